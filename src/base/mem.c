@@ -6,6 +6,7 @@
 #include "base/mem.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,10 +24,18 @@ struct arena_block {
     _Alignas(16) uint8_t data[];
 };
 
+/* Set once at start by cli/, before threads. */
+static atomic_int fatal_exit_code = EXIT_NO_MEMORY;
+
 void ph_out_of_memory(size_t size_bytes)
 {
     (void)fprintf(stderr, "pghush: out of memory: could not allocate %zu bytes\n", size_bytes);
-    _exit(EXIT_NO_MEMORY);
+    _exit(atomic_load(&fatal_exit_code));
+}
+
+void mem_set_fatal_exit(int exit_code)
+{
+    atomic_store(&fatal_exit_code, exit_code);
 }
 
 void *xmalloc(size_t size_bytes)

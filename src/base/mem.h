@@ -24,8 +24,14 @@ char *xstrdup(const char *str);
 char *xstrndup(const char *str, size_t len_bytes);
 char *xasprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Prints one line to standard error and ends the process with exit code 5. */
+/* Prints one line to standard error and ends the process with exit code 5 (mem_set_fatal_exit). */
 __attribute__((noreturn)) void ph_out_of_memory(size_t size_bytes);
+
+/*
+ * The exit code ph_out_of_memory uses instead of 5. archive-get needs 126 or above: PostgreSQL takes
+ * a smaller one for "no such file" and ends recovery.
+ */
+void mem_set_fatal_exit(int exit_code);
 
 /* Owned locals: freed or closed when they leave scope. Hand over with steal_*. */
 #define AUTO_FREE __attribute__((cleanup(auto_free_cleanup)))
