@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Object stores behind one small interface.
+ *
+ * Keys are relative, "/"-separated, of [A-Za-z0-9._-] components. Objects appear atomically and do
+ * not change. What a kind of store does is in its struct store_ops (store_posix.c); this file checks
+ * keys and dispatches.
+ *
+ * Life of an upload: store_upload_begin, store_upload_write*, then exactly one of
+ * store_upload_commit (durable and visible) or store_upload_abort (nothing remains).
+ */
+#ifndef STORE_STORE_H
+#define STORE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+struct store;
+struct store_upload;
+struct store_lock;
+struct store_object;
+
+/* How bytes go to and come from a local disk: io/ settings, "auto" by default. */
+enum store_direct { STORE_DIRECT_AUTO, STORE_DIRECT_ON, STORE_DIRECT_OFF };
+
+struct store_opts {
+    const char *url;           /* a directory, absolute */
+    enum store_direct direct;  /* writes of uploads and reads of objects */
+    bool threads_only;         /* no io_uring */
+    bool create;               /* make the root folder when it is absent (init) */
+};
+
+/* NOT_FOUND where the root is absent and create is not set; AUTH, IO. */
+MUST_CHECK enum ph_rc store_open(const struct store_opts *opts, struct store **ret_store,
+                                 struct ph_err *err);
+void store_close(struct store *s);
+/* For messages: "/var/lib/pghush". Borrowed. */
+const char *store_name(const struct store *s);
+
+/* Size of an object in bytes; NOT_FOUND. Threads: any. */
+MUST_CHECK enum ph_rc store_stat(struct store *s, const char *key, uint64_t *ret_size_bytes,
+                                 struct ph_err *err);
+
+/* The whole of a small object appended to out (its maximum is the limit: LIMIT). NOT_FOUND. Threads: any. */
+MUST_CHECK enum ph_rc store_get(struct store *s, const char *key, struct buf *out,
+                                struct ph_err *err);
+
+/* Publish a small object. noreplace: EXISTS where the key is taken. Durable on return. Threads: any. */
+MUST_CHECK enum ph_rc store_put(struct store *s, const char *key, const void *data,
+                                size_t len_bytes, bool noreplace, struct ph_err *err);
+
+/* NOT_FOUND where it is not there. Durable on return. Threads: any. */
+MUST_CHECK enum ph_rc store_delete(struct store *s, const char *key, struct ph_err *err);
+
+/* Free bytes for new objects, UINT64_MAX where the store does not tell. */
+MUST_CHECK enum ph_rc store_free_bytes(struct store *s, uint64_t *ret_bytes, struct ph_err *err);
+
+struct store_entry {
+    const char *name; /* one component, borrowed for the call */
+    bool is_prefix;   /* has objects below it; size is 0 */
+    uint64_t size_bytes;
+};
+
+/*
+ * Call visit for each component directly below prefix ("" or "a/b", no trailing slash), in byte
+ * order; names being written are left out. An absent prefix has no entries. visit's error ends the
+ * listing and is returned. sizes = false saves a stat for each object. Threads: any.
+ */
+typedef enum ph_rc (*store_visit)(void *ctx, const struct store_entry *entry, struct ph_err *err);
+MUST_CHECK enum ph_rc store_list(struct store *s, const char *prefix, bool sizes,
+                                 store_visit visit, void *ctx, struct ph_err *err);
+
+/*
+ * Begin a large sequential object. Writes are copied into aligned buffers and go out in the
+ * background, direct where that is possible. Threads: one upload is used by one thread.
+ */
+MUST_CHECK enum ph_rc store_upload_begin(struct store *s, const char *key,
+                                         struct store_upload **ret_upload, struct ph_err *err);
+MUST_CHECK enum ph_rc store_upload_write(struct store_upload *u, const void *data,
+                                         size_t len_bytes, struct ph_err *err);
+/* Takes the upload in every case. EXISTS where the key is taken: uploads never replace. */
+MUST_CHECK enum ph_rc store_upload_commit(struct store_upload *u, struct ph_err *err);
+void store_upload_abort(struct store_upload *u); /* NULL is fine */
+
+/* Ranged reads of one object. A store_object may be shared by threads. NOT_FOUND. */
+MUST_CHECK enum ph_rc store_object_open(struct store *s, const char *key,
+                                        struct store_object **ret_object, struct ph_err *err);
+uint64_t store_object_size(const struct store_object *o);
+/*
+ * Read exactly len bytes at offset into buf (any alignment; 4096-aligned buf and offset avoid a
+ * copy). CORRUPT where the object ends before.
+ */
+MUST_CHECK enum ph_rc store_object_read(struct store_object *o, uint64_t offset, void *buf,
+                                        size_t len_bytes, struct ph_err *err);
+void store_object_close(struct store_object *o);
+
+/*
+ * Take an exclusive lock that the system releases when the process ends. RETRY at once where another
+ * holds it. Threads: any.
+ */
+MUST_CHECK enum ph_rc store_lock_take(struct store *s, const char *key, struct store_lock **ret_lock,
+                                      struct ph_err *err);
+void store_lock_release(struct store_lock *l);
+
+/* Remove what dead writers left below prefix (stale names being written). Live ones stay. */
+MUST_CHECK enum ph_rc store_sweep(struct store *s, const char *prefix, struct ph_err *err);
+
+#endif
