@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Writing past the page cache, several writes in flight over several files.
+ *
+ * Two ways in: writer_append, sequential, copies into the writer's own aligned slabs (repository packs);
+ * writer_put, positional, takes a pool slab of the caller's and gives it back by the release
+ * callback when it is written (restore; what is never put stays a hole).
+ *
+ *   auto  direct for files expected at WRITER_SMALL_BYTES or more, buffered below
+ *   on    direct whatever the size; off: buffered
+ *
+ * A file system that refuses direct I/O is written buffered, file by file. Direct writes are whole
+ * blocks: the tail is padded with zeros and cut off again by writer_finish.
+ *
+ * Order: writer_new, (writer_open, (append* | put*), writer_finish | writer_abandon)*, writer_free.
+ * Threads: one thread per writer (it may be another than the one that called writer_new).
+ */
+#ifndef IO_WRITER_H
+#define IO_WRITER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "io/direct.h"
+#include "io/pool.h"
+#include "io/ring.h"
+
+#define WRITER_SMALL_BYTES ((uint64_t)64 * 1024)
+
+struct writer;
+struct writer_file;
+
+struct writer_opts {
+    enum direct_mode mode;
+    enum ring_kind ring;
+    unsigned depth;      /* writes in flight, 1..128 */
+    size_t append_bytes; /* size of one append slab, multiple of 4096; 0 = writer_append unused */
+    struct pool *pool;   /* of the slabs given to writer_put, for registration; may be NULL */
+    /* Gives a slab of writer_put back, in the writer's thread, written or failed. */
+    void (*release)(void *release_ctx, uint8_t *slab);
+    void *release_ctx;
+    /* Called once: a full sentence about the fallback to buffered writing. May be NULL. */
+    void (*notice)(void *notice_ctx, const char *text);
+    void *notice_ctx;
+};
+
+struct writer_stats {
+    uint64_t direct_bytes;
+    uint64_t buffered_bytes;
+    uint64_t writes;
+    uint64_t fallbacks;
+};
+
+/* Memory it takes for appending: append_bytes * (depth + 1). */
+MUST_CHECK enum ph_rc writer_new(const struct writer_opts *opts, struct writer **ret_writer,
+                                 struct ph_err *err);
+/* Waits for what is in flight. All files must be finished or abandoned. */
+void writer_free(struct writer *w);
+
+struct writer_file_opts {
+    int fd;                  /* open for writing, empty or to be overwritten; borrowed */
+    uint64_t expected_bytes; /* decides direct or buffered; 0 = unknown, counts as big */
+    bool preallocate;        /* reserve expected_bytes now (no holes wanted) */
+};
+
+MUST_CHECK enum ph_rc writer_open(struct writer *w, const struct writer_file_opts *opts,
+                                  struct writer_file **ret_file, struct ph_err *err);
+
+/* Add to the end. buf is borrowed for the call. Waits when all append slabs are in flight. An
+ * earlier write's error is returned at once. One file at a time may be appended to per writer. */
+MUST_CHECK enum ph_rc writer_append(struct writer *w, struct writer_file *f, const void *buf,
+                                    size_t len_bytes, struct ph_err *err);
+/* Bytes appended so far = offset of the next byte. */
+uint64_t writer_offset(const struct writer_file *f);
+
+/*
+ * Write slab[skip_bytes .. skip_bytes + len_bytes) at offset; the slab is the writer's from now on,
+ * in every case, until `release` gives it back. Waits when `depth` writes are in flight.
+ *
+ * offset     any; multiples of 4096 go direct. len_bytes that is no multiple of 4096 must be the file's
+ *            tail or goes buffered; the slab's bytes up to the next 4096 may be zeroed.
+ */
+struct writer_piece {
+    uint8_t *slab;
+    size_t skip_bytes;
+    size_t len_bytes; /* skip_bytes + len_bytes rounded up to 4096 lies within the slab */
+    uint64_t offset;
+    bool keep; /* do not release the slab after this piece: another piece of it follows */
+};
+MUST_CHECK enum ph_rc writer_put(struct writer *w, struct writer_file *f,
+                                 const struct writer_piece *piece, struct ph_err *err);
+
+/*
+ * Write out what is staged, wait for this file's writes, set the size, fsync if asked. The file is gone
+ * in every case; fd stays the caller's and is buffered again.
+ *
+ * size_bytes  the final size; UINT64_MAX = what was appended
+ */
+MUST_CHECK enum ph_rc writer_finish(struct writer *w, struct writer_file *f, uint64_t size_bytes,
+                                    bool sync, struct ph_err *err);
+/* Wait for this file's writes and forget it. NULL is fine. */
+void writer_abandon(struct writer *w, struct writer_file *f);
+
+const struct writer_stats *writer_stats(const struct writer *w);
+
+#endif
