@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * XXH3 and SHA-256 by their libraries. OpenSSL picks the processor's SHA instructions by itself.
+ * CRC-32C is in crc32c.c.
+ */
+#include "codec/checksum.h"
+
+#include <openssl/evp.h>
+#include <xxhash.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+
+static XXH3_state_t *state_of(struct xxh3_stream *s)
+{
+    return (XXH3_state_t *)(void *)s;
+}
+
+uint64_t xxh3_64(const void *data, size_t len_bytes)
+{
+    return XXH3_64bits(data, len_bytes);
+}
+
+struct xxh3_stream *xxh3_stream_new(void)
+{
+    XXH3_state_t *state = XXH3_createState();
+
+    if (state == NULL)
+        ph_out_of_memory(KIB);
+    XXH3_64bits_reset(state);
+    return (struct xxh3_stream *)(void *)state;
+}
+
+void xxh3_stream_reset(struct xxh3_stream *s)
+{
+    XXH3_64bits_reset(state_of(s));
+}
+
+void xxh3_stream_update(struct xxh3_stream *s, const void *data, size_t len_bytes)
+{
+    XXH3_64bits_update(state_of(s), data, len_bytes);
+}
+
+uint64_t xxh3_stream_digest(const struct xxh3_stream *s)
+{
+    return XXH3_64bits_digest((const XXH3_state_t *)(const void *)s);
+}
+
+void xxh3_stream_free(struct xxh3_stream *s)
+{
+    XXH3_freeState(state_of(s));
+}
+
+void sha256_init(struct sha256 *s)
+{
+    s->md_ctx = EVP_MD_CTX_new();
+    if (s->md_ctx == NULL)
+        ph_out_of_memory(256);
+    int ok = EVP_DigestInit_ex(s->md_ctx, EVP_sha256(), NULL);
+    PH_ASSERT(ok == 1);
+}
+
+void sha256_update(struct sha256 *s, const void *data, size_t len_bytes)
+{
+    int ok = EVP_DigestUpdate(s->md_ctx, data, len_bytes);
+    PH_ASSERT(ok == 1);
+}
+
+void sha256_final(struct sha256 *s, uint8_t ret_digest[32])
+{
+    unsigned len_bytes = 0;
+
+    int ok = EVP_DigestFinal_ex(s->md_ctx, ret_digest, &len_bytes);
+    PH_ASSERT(ok == 1 && len_bytes == SHA256_BYTES);
+    sha256_release(s);
+}
+
+void sha256_release(struct sha256 *s)
+{
+    EVP_MD_CTX_free(s->md_ctx);
+    s->md_ctx = NULL;
+}
+
+void sha256_of(const void *data, size_t len_bytes, uint8_t ret_digest[32])
+{
+    struct sha256 s;
+
+    sha256_init(&s);
+    sha256_update(&s, data, len_bytes);
+    sha256_final(&s, ret_digest);
+}
