@@ -53,6 +53,12 @@ MUST_CHECK enum ph_rc store_get(struct store *s, const char *key, struct buf *ou
 MUST_CHECK enum ph_rc store_put(struct store *s, const char *key, const void *data,
                                 size_t len_bytes, bool noreplace, struct ph_err *err);
 
+/*
+ * An object that has been seen stays, whatever happens to the machine: another process may have
+ * published it and not be done with making that durable. NOT_FOUND. Threads: any.
+ */
+MUST_CHECK enum ph_rc store_settle(struct store *s, const char *key, struct ph_err *err);
+
 /* NOT_FOUND where it is not there. Durable on return. Threads: any. */
 MUST_CHECK enum ph_rc store_delete(struct store *s, const char *key, struct ph_err *err);
 
@@ -84,6 +90,15 @@ MUST_CHECK enum ph_rc store_upload_write(struct store_upload *u, const void *dat
                                          size_t len_bytes, struct ph_err *err);
 /* Takes the upload in every case. EXISTS where the key is taken: uploads never replace. */
 MUST_CHECK enum ph_rc store_upload_commit(struct store_upload *u, struct ph_err *err);
+/*
+ * Commit several uploads of one store, visible in the order given, with as few waits for the drive as is
+ * safe. Takes all of them in every case. On an error the ones before the failing one may have become
+ * visible.
+ */
+MUST_CHECK enum ph_rc store_upload_commit_all(struct store_upload *const *uploads, size_t count,
+                                              struct ph_err *err);
+/* The commit replaces what is there: for objects that nothing points at yet (debris of a crash). */
+void store_upload_set_replace(struct store_upload *u);
 void store_upload_abort(struct store_upload *u); /* NULL is fine */
 
 /* Ranged reads of one object. A store_object may be shared by threads. NOT_FOUND. */
