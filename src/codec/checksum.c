@@ -7,6 +7,9 @@
 
 #include <openssl/evp.h>
 #include <xxhash.h>
+#ifdef HAVE_XXH3_DISPATCH
+#include <xxh_x86dispatch.h> /* redirects the XXH3 calls */
+#endif
 
 #include "base/err.h"
 #include "base/mem.h"
