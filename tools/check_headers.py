@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """
 Every prototype in a header of src/ has a comment: above it, at its end, or above the first of a group of
-lines that follow each other without an empty one. x_release, x_free and x_cleanup explain themselves. Every file starts with the SPDX line and
-a comment that says what it is.
+lines that follow each other without an empty one. x_release, x_free and x_cleanup explain themselves.
+Every file starts with the SPDX line and a comment that says what it is.
 """
 import re
 

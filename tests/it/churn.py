@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """
 Constant DDL beside a backup: tables come and go, are truncated and rewritten, databases are created and dropped,
-temporary and unlogged tables live shortly. Each worker is a thread with psql sessions of its own. Tables live in a database of their own, so that the
-others can be looked at meanwhile.
+temporary and unlogged tables live shortly. Each worker is a thread with psql sessions of its own. The tables live
+in a database of their own, so that the others can be looked at meanwhile.
 """
 import threading
 

@@ -209,7 +209,8 @@ class Server:
         return [line.split("|") for line in out.split("\n")] if out else []
 
     def databases(self):
-        return [r[0] for r in self.rows("select datname from pg_database where datallowconn and datname <> 'template0' order by 1")]
+        return [r[0] for r in self.rows(
+            "select datname from pg_database where datallowconn and datname <> 'template0' order by 1")]
 
     def switch_wal(self):
         """Finish the current segment; returns the name of the finished one."""
