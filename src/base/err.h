@@ -9,7 +9,7 @@
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 
-#define MUST_CHECK       __attribute__((warn_unused_result))
+#define MUST_CHECK        __attribute__((warn_unused_result))
 #define PRINTF_LIKE(f, a) __attribute__((format(printf, f, a)))
 
 /* What a caller can do differently; cli/ maps them to exit codes (product.md). */
@@ -42,22 +42,20 @@ struct ph_err {
 };
 
 /* Write code and text; both truncated to fit. Returns rc, for `return err_set(...)`. Threads: any, own err. */
-MUST_CHECK enum ph_rc err_set(struct ph_err *err, enum ph_rc rc, const char *fmt, ...)
-    PRINTF_LIKE(3, 4);
+enum ph_rc err_set(struct ph_err *err, enum ph_rc rc, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
 /*
  * Write the text followed by ": " and the system's message for sys_errno; the code is chosen from
  * it: ENOENT NOT_FOUND, EEXIST EXISTS, ENOSPC and EDQUOT NO_SPACE, EACCES, EPERM and EROFS AUTH,
  * ENOMEM NO_MEMORY, EAGAIN RETRY, all else IO. Returns the code.
  */
-MUST_CHECK enum ph_rc err_sys(struct ph_err *err, int sys_errno, const char *fmt, ...)
-    PRINTF_LIKE(3, 4);
+enum ph_rc err_sys(struct ph_err *err, int sys_errno, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
 /* Put "<formatted>: " before the text that is there. Returns the code that is there. */
-MUST_CHECK enum ph_rc err_ctx(struct ph_err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
+enum ph_rc err_ctx(struct ph_err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 /* Set the hint (full sentences), unless a deeper place has set one. Returns the code that is there. */
-MUST_CHECK enum ph_rc err_hint(struct ph_err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
+enum ph_rc err_hint(struct ph_err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 /* Short upper-case name of a code, "NOT_FOUND"; for logs and JSON. */
 const char *ph_rc_name(enum ph_rc rc);
