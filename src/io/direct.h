@@ -54,11 +54,14 @@ MUST_CHECK enum ph_rc direct_open(int dirfd, const char *path, bool want_direct,
 /* Both descriptors; errors of close do not matter after reading. */
 void direct_close(struct direct_file *f);
 /*
- * The buffered descriptor, made when first asked for; -1 where that is impossible (no /proc).
+ * The descriptor for direct reads, or -1 where the file is only buffered.
+ * The descriptor for buffered reads (POSIX_FADV_RANDOM), made when first asked for, or -1 where
+ * that is impossible (no /proc).
  *
- * idle  no direct read of this file is in flight and none will follow: the one descriptor may be
- *       turned into a buffered one, which is cheaper than a second open
+ * idle  no read of this file is in flight: the one descriptor may be switched between direct and
+ *       buffered, which is cheaper than a second open; for small files
  */
+int direct_fd(struct direct_file *f, bool idle);
 int direct_buffered_fd(struct direct_file *f, bool idle);
 /* From now on buffered only: EINVAL came at a read. */
 void direct_refuse(struct direct_file *f);

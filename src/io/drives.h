@@ -28,8 +28,16 @@ struct drives {
 
 /* The drives below path's file system. */
 MUST_CHECK enum ph_rc drives_probe(const char *path, struct drives *ret_drives, struct ph_err *err);
-/* The same for a device number, in a recorded tree; fstype may be NULL. */
+/* The same for a device number, in a recorded tree. */
 void drives_probe_device(const char *root, unsigned major, unsigned minor,
+                         struct drives *ret_drives);
+/*
+ * The same for file systems that span drives by themselves.
+ *
+ * fstype  "btrfs" or "zfs"; anything else leaves one unknown drive
+ * source  as in mountinfo: "/dev/sdb", "pool/dataset"
+ */
+void drives_probe_source(const char *root, const char *fstype, const char *source,
                          struct drives *ret_drives);
 
 struct read_defaults {

@@ -12,7 +12,8 @@
  * A file system that refuses direct I/O is written buffered, file by file. Direct writes are whole
  * blocks: the tail is padded with zeros and cut off again by writer_finish.
  *
- * Order: writer_new, (writer_open, (append* | put*), writer_finish | writer_abandon)*, writer_free.
+ * Order: writer_new, (writer_open, (append* | (slab_begin, put*, slab_end)*), writer_finish |
+ * writer_abandon)*, writer_free.
  * Threads: one thread per writer (it may be another than the one that called writer_new).
  */
 #ifndef IO_WRITER_H
@@ -38,7 +39,7 @@ struct writer_opts {
     unsigned depth;      /* writes in flight, 1..128 */
     size_t append_bytes; /* size of one append slab, multiple of 4096; 0 = writer_append unused */
     struct pool *pool;   /* of the slabs given to writer_put, for registration; may be NULL */
-    /* Gives a slab of writer_put back, in the writer's thread, written or failed. */
+    /* Gives a slab of writer_slab_begin back, in the writer's thread, written or failed. */
     void (*release)(void *release_ctx, uint8_t *slab);
     void *release_ctx;
     /* Called once: a full sentence about the fallback to buffered writing. May be NULL. */
@@ -75,21 +76,31 @@ MUST_CHECK enum ph_rc writer_append(struct writer *w, struct writer_file *f, con
 /* Bytes appended so far = offset of the next byte. */
 uint64_t writer_offset(const struct writer_file *f);
 
+struct writer_slab;
+
 /*
- * Write slab[skip_bytes .. skip_bytes + len_bytes) at offset; the slab is the writer's from now on,
- * in every case, until `release` gives it back. Waits when `depth` writes are in flight.
+ * Lend a slab to the writer for any number of pieces, also of several files. `release` gives it back when
+ * writer_slab_end has been called and no piece of it is in flight any more: at once, or later.
+ */
+struct writer_slab *writer_slab_begin(struct writer *w, uint8_t *slab);
+void writer_slab_end(struct writer *w, struct writer_slab *s);
+
+/*
+ * One piece of a slab on its way to one place of a file.
  *
- * offset     any; multiples of 4096 go direct. len_bytes that is no multiple of 4096 must be the file's
- *            tail or goes buffered; the slab's bytes up to the next 4096 may be zeroed.
+ * offset, len_bytes  any; multiples of 4096 go direct, and so does a tail that ends at
+ *            expected_bytes (the slab's bytes up to the next 4096 are zeroed); all else is
+ *            written buffered, after waiting for this file's writes.
  */
 struct writer_piece {
-    uint8_t *slab;
-    size_t skip_bytes;
-    size_t len_bytes; /* skip_bytes + len_bytes rounded up to 4096 lies within the slab */
-    uint64_t offset;
-    bool keep; /* do not release the slab after this piece: another piece of it follows */
+    size_t skip_bytes; /* from the slab's start */
+    size_t len_bytes;  /* 1..; skip_bytes + len_bytes rounded up to 4096 lies within the slab */
+    uint64_t offset;   /* in the file */
 };
-MUST_CHECK enum ph_rc writer_put(struct writer *w, struct writer_file *f,
+
+/* Write a piece; waits when `depth` writes are in flight. An earlier write's error of this file is
+ * returned; the slab stays to be ended by writer_slab_end in every case. */
+MUST_CHECK enum ph_rc writer_put(struct writer *w, struct writer_file *f, struct writer_slab *s,
                                  const struct writer_piece *piece, struct ph_err *err);
 
 /*
