@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The backup job (backup.h): the order of things, and nothing else.
+ *
+ * pg_control is read just before backup mode ends: on a standby it carries the position that recovery
+ * must reach. The label of the backup is its start in UTC; two backups of one second cannot be, for
+ * the lease lets one run at a time and a taken label waits for the next second.
+ */
+#include "engine/backup/backup.h"
+
+#include <fcntl.h>
+#include <string.h>
+
+#include "base/cancel.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/backup/backup_job.h"
+#include "engine/backup/backup_preflight.h"
+#include "engine/backup/backup_report.h"
+#include "engine/backup/backup_settings.h"
+#include "engine/backup/backup_sources.h"
+#include "engine/backup/backup_wal.h"
+#include "repo/catalogue.h"
+#include "repo/repo_keys.h"
+
+#define POSITION_EVERY_US  1000000u
+#define MANIFEST_LEVEL     3
+#define LABEL_PAUSE_US     200000u
+#define SLOT_NAME_TEMPLATE "pghush_%d"
+
+/* A label that no backup has: the present second, or a later one. */
+static enum ph_rc choose_label(struct backup_job *job, struct ph_err *err)
+{
+    for (;;) {
+        struct repo_key key;
+        uint64_t size;
+        enum ph_rc rc;
+
+        (void)time_format_label(time_now_us(), job->stamp, sizeof job->stamp);
+        (void)snprintf(job->label, sizeof job->label, "%.16s_F", job->stamp);
+        key = repo_key_backup_json(job->opts->cluster, job->label);
+        rc = store_stat(job->opts->store, key.text, &size, err);
+        if (rc == PH_NOT_FOUND)
+            return PH_OK;
+        if (rc != PH_OK)
+            return rc;
+        time_sleep_us(LABEL_PAUSE_US);
+    }
+}
+
+static enum ph_rc start_pipeline(struct backup_job *job, struct ph_err *err)
+{
+    const struct backup_opts *o = job->opts;
+    const struct packer_opts packer = {
+        .store = o->store,
+        .cluster = o->cluster,
+        .stamp = job->stamp,
+        .label = job->label,
+        .system_id = job->server.system_id,
+        .pack_size_bytes = o->pack_size_bytes,
+    };
+    const struct manifest_writer_params manifest = {
+        .cluster = o->cluster,
+        .label = job->label,
+        .page_size = job->dir.control.block_bytes,
+        .system_identifier = job->server.system_id,
+        .method = o->compress == CODEC_NONE ? CODEC_NONE : CODEC_ZSTD,
+        .level = MANIFEST_LEVEL,
+    };
+    struct pipeline_opts opts = {
+        .slab_bytes = job->read_size_bytes,
+        .memory_bytes = job->memory_bytes,
+        .workers = job->workers,
+        .encoder = {.method = o->compress,
+                    .level = o->compress_level,
+                    .page_bytes = job->dir.control.block_bytes},
+        .reader = {.mode = o->direct_read,
+                   .ring = o->threads_only ? RING_THREADS : RING_AUTO,
+                   .depth = job->read_depth},
+        .meter = o->meter,
+    };
+
+    job->pages = page_check_new(o->verify_pages && job->dir.control.checksum_version != 0,
+                                job->dir.control.block_bytes, job->mode.start_lsn);
+    opts.encoder.pages = job->pages;
+    if (packer_new(&packer, &job->packer, err) != PH_OK ||
+        manifest_writer_open(o->store, &manifest, &job->writer, err) != PH_OK)
+        return err->rc;
+    opts.packer = job->packer;
+    opts.writer = job->writer;
+    return pipeline_start(&opts, &job->pipeline, err);
+}
+
+/* While copying: is the session there, and how far is the server. */
+static enum ph_rc watch(void *ctx, struct ph_err *err)
+{
+    struct backup_job *job = ctx;
+    struct server_position position;
+    uint64_t now_us = time_mono_us();
+
+    if (now_us - job->last_position_us < POSITION_EVERY_US)
+        return PH_OK;
+    job->last_position_us = now_us;
+    if (backup_mode_check(&job->mode, err) != PH_OK ||
+        server_position(job->session, &position, err) != PH_OK)
+        return err_ctx(err, "while copying");
+    page_check_advance(job->pages, position.lsn);
+    return PH_OK;
+}
+
+static enum ph_rc enter_backup_mode(struct backup_job *job, struct ph_err *err)
+{
+    char slot[64];
+    const struct backup_mode_opts opts = {
+        .label = job->label,
+        .fast_checkpoint = job->opts->fast_checkpoint,
+        .slot_name = job->opts->with_wal && job->server.max_replication_slots > 0 ? slot : NULL,
+    };
+
+    (void)snprintf(slot, sizeof slot, SLOT_NAME_TEMPLATE, session_backend_pid(job->session));
+    meter_phase(job->opts->meter, "checkpoint");
+    if (backup_mode_start(job->session, &job->server, &opts, &job->mode, err) != PH_OK)
+        return err->rc;
+    job->start_time_us = time_now_us();
+    log_info("backup.start", "backup mode since " PH_LSN_FMT " on timeline %u",
+             PH_LSN_ARGS(job->mode.start_lsn), job->mode.start_tli);
+    return PH_OK;
+}
+
+static enum ph_rc leave_backup_mode(struct backup_job *job, struct ph_err *err)
+{
+    struct pg_control control;
+
+    if (datadir_read_control(job->dir.fd, &control, job->control_raw, err) != PH_OK)
+        return err->rc;
+    if (backup_mode_stop(&job->mode, &job->stop, err) != PH_OK)
+        return err->rc;
+    job->stop_time_us = time_now_us();
+    page_check_judge_ahead(job->pages, job->stop.stop_lsn);
+    log_info("backup.stop", "backup mode ended at " PH_LSN_FMT, PH_LSN_ARGS(job->stop.stop_lsn));
+    return PH_OK;
+}
+
+static enum ph_rc copy(struct backup_job *job, struct ph_err *err)
+{
+    const struct pipeline_work body = {.feed = backup_sources_feed, .tick = watch, .ctx = job};
+    const struct pipeline_work late = {.feed = backup_sources_feed_late, .ctx = job};
+    uint64_t began_us;
+
+    if (enter_backup_mode(job, err) != PH_OK || start_pipeline(job, err) != PH_OK)
+        return err->rc;
+    began_us = time_mono_us();
+    meter_phase(job->opts->meter, "copying");
+    meter_total(job->opts->meter, job->totals.bytes, job->totals.files);
+    if (pipeline_run(job->pipeline, &body, err) != PH_OK)
+        return err->rc;
+    job->copy_us = time_mono_us() - began_us;
+    if (leave_backup_mode(job, err) != PH_OK)
+        return err->rc;
+    meter_phase(job->opts->meter, "finishing");
+    return pipeline_run(job->pipeline, &late, err);
+}
+
+/* Seal what is open and write the manifest's tables. */
+static enum ph_rc finish_objects(struct backup_job *job, struct manifest_summary *ret_summary,
+                                 struct ph_err *err)
+{
+    const struct packer_pack *packs;
+    size_t count;
+
+    if (packer_finish(job->packer, err) != PH_OK)
+        return err->rc;
+    packs = packer_packs(job->packer, &count);
+    for (size_t i = 0; i < count; i++)
+        manifest_writer_pack_seal(job->writer, (uint32_t)i, packs[i].size_bytes, packs[i].sha256);
+    return manifest_writer_finish(steal_ptr(job->writer), ret_summary, err);
+}
+
+static enum ph_rc publish(struct backup_job *job, struct backup_info *ret_info, struct ph_err *err)
+{
+    struct manifest_summary summary;
+    enum ph_rc rc;
+
+    if (!job->opts->with_wal) {
+        meter_phase(job->opts->meter, "waiting for the archive");
+        if (backup_wal_wait(job, err) != PH_OK)
+            return err->rc;
+    }
+    if (finish_objects(job, &summary, err) != PH_OK ||
+        backup_report(job, &summary, ret_info, err) != PH_OK)
+        return err->rc;
+    rc = lease_check(&job->lease, err);
+    if (rc == PH_OK)
+        rc = cancel_check(err);
+    if (rc == PH_OK)
+        rc = catalogue_publish(job->opts->store, job->opts->cluster, ret_info, err);
+    if (rc != PH_OK)
+        backup_info_release(ret_info);
+    return rc;
+}
+
+static enum ph_rc run(struct backup_job *job, struct backup_info *ret_info, struct ph_err *err)
+{
+    if (backup_preflight(job, err) != PH_OK || backup_settings_choose(job, err) != PH_OK)
+        return err->rc;
+    if (choose_label(job, err) != PH_OK ||
+        lease_take(job->opts->store, job->opts->cluster, "backup", job->label, &job->lease, err) !=
+            PH_OK)
+        return err->rc;
+    meter_phase(job->opts->meter, "scanning");
+    if (backup_sources_count(job, err) != PH_OK || copy(job, err) != PH_OK)
+        return err->rc;
+    return publish(job, ret_info, err);
+}
+
+static void release(struct backup_job *job)
+{
+    backup_mode_abort(&job->mode);
+    pipeline_free(job->pipeline);
+    manifest_writer_abort(job->writer);
+    packer_free(job->packer);
+    page_check_free(job->pages);
+    backup_stop_release(&job->stop);
+    backup_sources_release(job);
+    if (job->lease.store != NULL)
+        lease_release(&job->lease);
+    backup_preflight_release(job);
+}
+
+enum ph_rc backup_run(const struct backup_opts *opts, struct backup_result *ret_result,
+                      struct ph_err *err)
+{
+    struct backup_job *job = xcalloc(1, sizeof *job);
+    struct backup_info info;
+    enum ph_rc rc;
+
+    job->opts = opts;
+    job->began_us = time_mono_us();
+    job->dir.fd = -1;
+    rc = run(job, &info, err);
+    if (rc == PH_OK) {
+        const struct reader_stats *stats = pipeline_reader_stats(job->pipeline);
+
+        ret_result->info = info;
+        ret_result->read_bytes_direct = stats->bytes[READ_HOW_DIRECT];
+        ret_result->read_bytes_cached = stats->bytes[READ_HOW_NOWAIT];
+    }
+    release(job);
+    free(job);
+    return rc;
+}
+
+void backup_result_release(struct backup_result *result)
+{
+    backup_info_release(&result->info);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the parts of one backup share. Filled from top to bottom: each part reads what stands above
+ * its own fields. Inside engine/backup only.
+ */
+#ifndef ENGINE_BACKUP_BACKUP_JOB_H
+#define ENGINE_BACKUP_BACKUP_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/timeutil.h"
+#include "engine/backup/backup.h"
+#include "engine/backup/page_check.h"
+#include "engine/backup/pipeline.h"
+#include "format/cluster_info.h"
+#include "format/pg_control.h"
+#include "pg/backup_mode.h"
+#include "pg/datadir.h"
+#include "pg/scan.h"
+#include "pg/server.h"
+#include "pg/session.h"
+#include "repo/lease.h"
+#include "repo/wal_archive.h"
+
+struct backup_job {
+    const struct backup_opts *opts;
+    uint64_t began_us; /* monotonic */
+
+    /* backup_preflight.c */
+    struct cluster_info cluster;
+    uint32_t system; /* place in cluster.systems, 1.. */
+    struct wal_archive archive;
+    struct session *session;
+    struct server server;
+    struct datadir dir;
+    struct datadir_tablespaces tablespaces;
+
+    /* backup_settings.c */
+    size_t read_size_bytes;
+    unsigned read_depth;
+    unsigned workers;
+    uint64_t memory_bytes;
+    char priority_text[128];
+
+    /* backup.c */
+    struct lease lease;
+    char stamp[TIME_TEXT_BYTES];
+    char label[BACKUP_LABEL_BYTES];
+    struct scan_totals totals; /* counted before the start */
+    struct page_check *pages;
+    struct packer *packer;
+    struct manifest_writer *writer;
+    struct pipeline *pipeline;
+    struct backup_mode mode;
+    int64_t start_time_us;
+    int64_t stop_time_us;
+    uint64_t copy_us;
+    uint8_t control_raw[PG_CONTROL_FILE_BYTES]; /* as it was just before stop */
+    struct file_facts control_facts;
+    struct backup_stop stop;
+    uint64_t last_position_us; /* monotonic; when the insert position was asked */
+
+    /* backup_sources.c: what lies outside the data directory */
+    char **external;
+    size_t external_count;
+};
+
+#endif

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Report of a backup (backup_report.h): copies facts, decides nothing.
+ */
+#include "engine/backup/backup_report.h"
+
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/jsonx.h"
+#include "base/mem.h"
+#include "engine/backup/backup_wal.h"
+#include "format/wal_name.h"
+
+static void fill_identity(const struct backup_job *job, struct backup_info *info)
+{
+    memcpy(info->label, job->label, sizeof info->label);
+    info->tool_version = xstrdup(PGHUSH_VERSION);
+    info->generation = job->lease.generation;
+    info->system = job->system;
+    info->system_identifier = job->server.system_id;
+    info->pg_major = job->server.major;
+    info->pg_version = job->server.version_num;
+    info->pg_control_version = job->dir.control.control_version;
+    info->catalog_version = job->dir.control.catalog_version;
+    info->page_size = job->dir.control.block_bytes;
+    info->wal_segment_size = job->dir.control.wal_segment_bytes;
+    info->from_standby = job->mode.standby;
+    info->with_wal = job->opts->with_wal;
+    info->with_config = job->opts->with_config;
+    info->checksums = job->dir.control.checksum_version != 0;
+}
+
+static void fill_range(const struct backup_job *job, struct backup_info *info)
+{
+    uint32_t segment = job->dir.control.wal_segment_bytes;
+
+    info->timeline = job->mode.start_tli;
+    info->start_lsn = job->mode.start_lsn;
+    info->stop_lsn = job->stop.stop_lsn;
+    info->start_time_us = job->start_time_us;
+    info->stop_time_us = job->stop_time_us;
+    info->published_time_us = time_now_us();
+    (void)wal_segment_name(info->timeline, backup_wal_first(job), segment, info->wal_first,
+                           sizeof info->wal_first);
+    (void)wal_segment_name(info->timeline, backup_wal_last(job), segment, info->wal_last,
+                           sizeof info->wal_last);
+}
+
+static void fill_pages(const struct backup_job *job, struct backup_info *info)
+{
+    const struct page_check *pc = job->pages;
+
+    info->corrupt = pc->count > 0;
+    info->corrupt_page_count = pc->count;
+    info->corrupt_page_listed = pc->kept;
+    info->corrupt_pages = xcalloc(pc->kept, sizeof *info->corrupt_pages);
+    for (size_t i = 0; i < pc->kept; i++)
+        info->corrupt_pages[i] = (struct backup_corrupt_page){
+            .path = xstrdup(pc->findings[i].path),
+            .block = pc->findings[i].block,
+            .reason = xstrdup(pg_page_status_name(pc->findings[i].status)),
+            .lsn = pc->findings[i].lsn,
+        };
+}
+
+static enum ph_rc fill_tablespaces(struct backup_job *job, struct backup_info *info,
+                                   struct ph_err *err)
+{
+    struct arena arena;
+    struct server_tablespace *list = NULL;
+    size_t count = 0;
+    enum ph_rc rc;
+
+    arena_init(&arena);
+    rc = server_tablespaces(job->session, &arena, &list, &count, err);
+    if (rc == PH_OK) {
+        info->tablespaces = xcalloc(count, sizeof *info->tablespaces);
+        for (size_t i = 0; i < count; i++)
+            info->tablespaces[i] = (struct backup_tablespace){
+                .oid = list[i].oid,
+                .name = xstrdup(list[i].name),
+                .location = xstrdup(list[i].location),
+            };
+        info->tablespace_count = count;
+    }
+    arena_release(&arena);
+    return rc;
+}
+
+static uint64_t rusage_us(struct timeval tv)
+{
+    return (uint64_t)tv.tv_sec * 1000000 + (uint64_t)tv.tv_usec;
+}
+
+static void fill_io(const struct backup_job *job, struct backup_info *info)
+{
+    const struct reader_stats *stats = pipeline_reader_stats(job->pipeline);
+    json_t *settings = json_object();
+    struct rusage used;
+
+    (void)getrusage(RUSAGE_SELF, &used);
+    info->io.read_direct_bytes = stats->bytes[READ_HOW_DIRECT];
+    info->io.read_cached_bytes = stats->bytes[READ_HOW_NOWAIT];
+    info->io.read_dontcache_bytes = stats->bytes[READ_HOW_DONTCACHE];
+    info->io.read_buffered_bytes = stats->bytes[READ_HOW_BUFFERED];
+    info->io.cpu_user_us = rusage_us(used.ru_utime);
+    info->io.cpu_system_us = rusage_us(used.ru_stime);
+    jsonx_set_str(settings, "compress", codec_method_name((uint32_t)job->opts->compress));
+    jsonx_set_i64(settings, "compress_level", job->opts->compress_level);
+    jsonx_set_u64(settings, "read_size", job->read_size_bytes);
+    jsonx_set_u64(settings, "read_depth", job->read_depth);
+    jsonx_set_u64(settings, "workers", job->workers);
+    jsonx_set_u64(settings, "pack_size", job->opts->pack_size_bytes);
+    jsonx_set_str(settings, "reader", pipeline_reader_text(job->pipeline));
+    jsonx_set_str(settings, "priority", job->priority_text);
+    jsonx_set_u64(settings, "page_rereads", atomic_load(&job->pages->rereads));
+    info->io.settings = settings;
+}
+
+enum ph_rc backup_report(struct backup_job *job, const struct manifest_summary *manifest,
+                         struct backup_info *ret_info, struct ph_err *err)
+{
+    struct backup_info info = {0};
+    size_t packs = 0;
+
+    if (fill_tablespaces(job, &info, err) != PH_OK)
+        return err->rc;
+    fill_identity(job, &info);
+    fill_range(job, &info);
+    fill_pages(job, &info);
+    fill_io(job, &info);
+    info.external_config = xcalloc(job->external_count, sizeof *info.external_config);
+    for (size_t i = 0; i < job->external_count; i++)
+        info.external_config[i] = xstrdup(job->external[i]);
+    info.external_config_count = job->external_count;
+    (void)packer_packs(job->packer, &packs);
+    info.packs = packs;
+    info.stored_bytes = packer_stored_bytes(job->packer);
+    info.files = manifest->files;
+    info.bytes = manifest->logical_bytes;
+    info.manifest_bytes = manifest->manifest_bytes;
+    memcpy(info.manifest_sha256, manifest->sha256, sizeof info.manifest_sha256);
+    info.copy_us = job->copy_us;
+    info.duration_us = time_mono_us() - job->began_us;
+    *ret_info = info;
+    return PH_OK;
+}

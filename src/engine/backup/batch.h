@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A batch: what moves through the pipeline of a backup.
+ *
+ *   reader   takes a free batch, fills its slab and pieces          (owner: reader)
+ *   worker   checks pages, writes frames into out, fills outputs    (owner: one worker)
+ *   packer   appends frames and records in the order of seq         (owner: packer)
+ *   ... and back to the free queue.
+ *
+ * All batches are made once; their number is the memory bound and the back-pressure. A batch is
+ * either one piece of a big file, or up to BATCH_PIECES_MAX whole small files, directories, links and
+ * empty files that follow one another in path order.
+ */
+#ifndef ENGINE_BACKUP_BATCH_H
+#define ENGINE_BACKUP_BATCH_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/num.h"
+#include "base/queue.h"
+#include "format/manifest_format.h"
+#include "io/reader.h"
+
+#define EXTENT_BYTES_MAX ((size_t)256 * 1024) /* of any page size */
+#define SMALL_FILE_BYTES                                                                           \
+    ((size_t)64 * 1024) /* up to here a file is read whole into a shared slab */
+#define BUNDLE_BYTES_MAX ((size_t)128 * 1024)
+#define BATCH_PIECES_MAX 128
+#define SLAB_ALIGN_BYTES ((size_t)4096)
+
+enum source_type { SOURCE_DIR, SOURCE_FILE, SOURCE_LINK };
+
+/*
+ * One file, directory or link on its way. The reader fills it, the packer frees it; what is left after
+ * an error is freed with the set, which knows all of them.
+ */
+struct source {
+    struct source *prev; /* of the set's live sources */
+    struct source *next;
+    char *path; /* as the manifest will name it */
+    enum source_type type;
+    uint32_t mode; /* permission bits */
+    uint32_t uid;
+    uint32_t gid;
+    int64_t mtime_us;
+    char *link_target; /* SOURCE_LINK */
+    bool external;     /* configuration from outside the data directory */
+    bool late;         /* belongs behind everything else in the manifest */
+
+    int dirfd;             /* fs_path is relative to it; AT_FDCWD where it is absolute */
+    char *fs_path;         /* NULL: content */
+    uint8_t *content;      /* the bytes themselves, listed_bytes of them */
+    uint64_t listed_bytes; /* size at open: reading ends here */
+    bool pages;            /* relation pages: checked where the cluster has checksums */
+    bool whole;            /* not WAL-logged: changed while it was read means read again */
+    ph_blkno first_block;  /* of this segment file within the fork */
+
+    struct reader_file *handle; /* reader only */
+    size_t reads_pending;       /* reader only */
+    bool submitted;             /* reader only: no further request will come */
+    unsigned rereads;           /* reader only */
+};
+
+struct batch;
+
+struct piece {
+    struct batch *batch;
+    struct source *source;
+    struct read_req req;
+    uint64_t offset;    /* in the file */
+    size_t slab_offset; /* in the slab */
+    size_t want_bytes;
+    size_t got_bytes; /* fewer: the file ended */
+    bool last;        /* the source's last piece */
+
+    /* Filled by the worker. */
+    uint32_t crc32c;       /* of got_bytes */
+    uint64_t xxh3;         /* small files: of got_bytes */
+    uint32_t frame;        /* small files: index into frames */
+    uint32_t frame_offset; /* small files: place in the bundle's raw bytes */
+};
+
+/* One encoded frame in out. */
+struct encoded_frame {
+    size_t offset;
+    size_t len_bytes;
+};
+
+/* One extent of the big piece. */
+struct encoded_extent {
+    struct extent_entry entry; /* pack and offset filled by the packer */
+    bool has_frame;            /* false: all zero */
+    uint32_t frame;
+};
+
+struct batch {
+    uint64_t seq;
+    uint8_t *slab; /* slab_bytes, SLAB_ALIGN_BYTES aligned */
+    size_t slab_used_bytes;
+    bool big; /* one piece of a big file */
+    size_t piece_count;
+    size_t reads_pending; /* reader only */
+    bool closed;          /* reader only: no further piece will come */
+    struct piece pieces[BATCH_PIECES_MAX];
+
+    uint8_t *out; /* out_bytes */
+    size_t out_used_bytes;
+    size_t frame_count;
+    size_t extent_count;
+    struct encoded_frame *frames;   /* frames_max */
+    struct encoded_extent *extents; /* extents_max */
+};
+
+/* All batches of a run and the queues between the stages. */
+struct batch_set {
+    size_t batch_count;
+    size_t slab_bytes;
+    size_t out_bytes;
+    size_t frames_max;
+    size_t extents_max;
+    struct batch *batches;
+    struct pool *slabs;
+    struct pool *outs;
+    struct queue *free_queue; /* packer -> reader */
+    struct queue *work_queue; /* reader -> workers */
+    struct queue *done_queue; /* workers -> packer */
+    pthread_mutex_t live_lock;
+    struct source *live; /* every source that is not freed yet */
+};
+
+/*
+ * Make the batches of a run within memory_bytes (slabs and outputs together; at least four batches).
+ *
+ * slab_bytes    a multiple of EXTENT_BYTES_MAX
+ * extent_bytes  of the cluster's page size; divides EXTENT_BYTES_MAX
+ * Errors        NO_MEMORY, CONFIG (memory is too small for four batches)
+ */
+MUST_CHECK enum ph_rc batch_set_new(size_t slab_bytes, size_t extent_bytes, uint64_t memory_bytes,
+                                    struct batch_set **ret_set, struct ph_err *err);
+/* No thread may use the set any more. Sources still in batches are freed. NULL is fine. */
+void batch_set_free(struct batch_set *set);
+/* Wake every stage: nothing moves any more. */
+void batch_set_close(struct batch_set *set);
+
+/* Empty a batch for reuse; sources are not touched. */
+void batch_reset(struct batch *b);
+
+/* A source without attributes, known to the set. Threads: any. */
+struct source *source_new(struct batch_set *set);
+/* Its strings and itself; its file must be closed. NULL is fine. Threads: any. */
+void source_free(struct batch_set *set, struct source *s);
+
+#endif
