@@ -1,0 +1,762 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The option table (options.h). Help texts are sentences for a DBA: what it does, what it costs, when
+ * to change it. Units and bounds are printed from the fields, so texts do not repeat them.
+ */
+#include "cli/options.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "base/str.h"
+
+#define BIT_DB      (CMD_BIT(CMD_INIT) | CMD_BIT(CMD_CHECK) | CMD_BIT(CMD_BACKUP))
+#define BIT_PUSH    CMD_BIT(CMD_ARCHIVE_PUSH)
+#define BIT_GET     CMD_BIT(CMD_ARCHIVE_GET)
+#define BIT_BACKUP  CMD_BIT(CMD_BACKUP)
+#define BIT_RESTORE CMD_BIT(CMD_RESTORE)
+#define BIT_CHECK   CMD_BIT(CMD_CHECK)
+#define SECOND_US   UINT64_C(1000000)
+#define DAY_US      (86400 * SECOND_US)
+
+static const char *const output_words[] = {"text", "json", NULL};
+static const char *const level_words[] = {"error", "warn", "info", "debug", NULL};
+static const char *const tristate_words[] = {"auto", "on", "off", NULL};
+static const char *const type_words[] = {"full", "incr", "auto", NULL};
+static const char *const checkpoint_words[] = {"spread", "fast", NULL};
+static const char *const checksums_words[] = {"auto", "off", NULL};
+static const char *const compress_words[] = {"none", "lz4", "zstd", NULL};
+static const char *const priority_words[] = {"low", "normal", NULL};
+static const char *const engine_words[] = {"auto", "uring", "threads", NULL};
+static const char *const action_words[] = {"pause", "promote", "shutdown", NULL};
+
+static const struct option_spec specs[OPT_COUNT] = {
+    [OPT_CONFIG] =
+        {
+            .name = "config",
+            .type = OPT_TYPE_PATH,
+            .group = GROUP_GENERAL,
+            .commands = CMD_BITS_ALL,
+            .placeholder = "FILE",
+            .default_note_text = "/etc/pghush/pghush.conf, which may be absent",
+            .help_text =
+                "The configuration file. A file that is named must exist; the default one may be "
+                "absent when options and environment say enough.",
+        },
+    [OPT_CLUSTER] =
+        {
+            .name = "cluster",
+            .type = OPT_TYPE_STRING,
+            .group = GROUP_GENERAL,
+            .commands = CMD_BITS_ALL,
+            .placeholder = "NAME",
+            .default_note_text = "the only cluster section of the configuration file",
+            .help_text =
+                "The cluster to work on: the name of its section in the configuration file and of "
+                "its folder in the repository. Letters, digits, \"_\", \"-\" and \".\", at most "
+                "63, starting with a letter or digit.",
+        },
+    [OPT_OUTPUT] =
+        {
+            .name = "output",
+            .type = OPT_TYPE_ENUM,
+            .group = GROUP_GENERAL,
+            .flags = OPT_IN_FILE,
+            .commands = CMD_BITS_ALL,
+            .choices = output_words,
+            .default_text = "text",
+            .help_text =
+                "The form of the result on standard output: text to read, or one JSON object with "
+                "documented fields.",
+        },
+    [OPT_LOG_LEVEL] =
+        {
+            .name = "log-level",
+            .type = OPT_TYPE_ENUM,
+            .group = GROUP_GENERAL,
+            .flags = OPT_IN_FILE,
+            .commands = CMD_BITS_ALL,
+            .choices = level_words,
+            .default_text = "warn",
+            .help_text = "How much is logged to standard error.",
+        },
+    [OPT_PROGRESS] =
+        {
+            .name = "progress",
+            .type = OPT_TYPE_ENUM,
+            .group = GROUP_GENERAL,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_BACKUP | BIT_RESTORE,
+            .choices = tristate_words,
+            .default_text = "auto",
+            .help_text =
+                "Progress on standard error: auto shows a live line on a terminal and a plain line "
+                "every 10 s elsewhere, on is the same but from the first second, off shows none.",
+        },
+    [OPT_REPO] =
+        {
+            .name = "repo",
+            .type = OPT_TYPE_PATH,
+            .group = GROUP_PLACE,
+            .flags = OPT_IN_FILE,
+            .commands = CMD_BITS_ALL,
+            .placeholder = "PATH",
+            .help_text =
+                "The repository: a folder, on another machine or drive than the database. init "
+                "makes it when it is absent. Required.",
+        },
+    [OPT_PGDATA] =
+        {
+            .name = "pgdata",
+            .type = OPT_TYPE_PATH,
+            .group = GROUP_PLACE,
+            .flags = OPT_IN_CLUSTER,
+            .commands = CMD_BITS_ALL & ~CMD_BIT(CMD_INFO),
+            .placeholder = "PATH",
+            .help_text =
+                "The cluster's data directory. backup and check compare it with the one the "
+                "server reports; archive-push and archive-get resolve relative names in it; "
+                "restore writes there unless a path is given.",
+        },
+    [OPT_CONNINFO] =
+        {
+            .name = "conninfo",
+            .type = OPT_TYPE_STRING,
+            .group = GROUP_PLACE,
+            .flags = OPT_IN_CLUSTER | OPT_MAY_HOLD_SECRET,
+            .commands = BIT_DB,
+            .placeholder = "CONNINFO",
+            .default_text = "",
+            .default_note_text = "libpq's own defaults and PG* environment variables",
+            .help_text =
+                "How to reach the server, as libpq takes it: key=value pairs or a URI. A password "
+                "belongs into ~/.pgpass or into a configuration file that only its owner can "
+                "read; on the command line it is refused.",
+        },
+    [OPT_DB_TIMEOUT] =
+        {
+            .name = "db-timeout",
+            .type = OPT_TYPE_DURATION,
+            .group = GROUP_PLACE,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_DB,
+            .placeholder = "TIME",
+            .min = SECOND_US,
+            .max = DAY_US,
+            .default_text = "60s",
+            .help_text = "How long a connection or an ordinary statement may take. Waiting for the "
+                         "checkpoint that starts a backup is not bounded by it.",
+        },
+    [OPT_LOCK_TIMEOUT] =
+        {
+            .name = "lock-timeout",
+            .type = OPT_TYPE_DURATION,
+            .group = GROUP_PLACE,
+            .flags = OPT_IN_FILE,
+            .commands = CMD_BIT(CMD_INIT) | BIT_BACKUP,
+            .placeholder = "TIME",
+            .min = 0,
+            .max = 7 * DAY_US,
+            .default_text = "0s",
+            .help_text =
+                "How long to wait while another process works on the same cluster's repository. "
+                "0s refuses at once.",
+        },
+    [OPT_UPGRADE] =
+        {
+            .name = "upgrade",
+            .type = OPT_TYPE_BOOL,
+            .group = GROUP_PLACE,
+            .commands = CMD_BIT(CMD_INIT),
+            .default_text = "off",
+            .help_text =
+                "Accept a new system identifier or major version after pg_upgrade. Earlier backups "
+                "and their WAL stay and can be restored.",
+        },
+    [OPT_TYPE] =
+        {
+            .name = "type",
+            .type = OPT_TYPE_ENUM,
+            .group = GROUP_BACKUP,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_BACKUP,
+            .choices = type_words,
+            .default_text = "auto",
+            .help_text =
+                "full reads everything. auto takes the cheapest type the repository allows, which "
+                "is full in this version; incr is refused in this version.",
+        },
+    [OPT_CHECKPOINT] =
+        {
+            .name = "checkpoint",
+            .type = OPT_TYPE_ENUM,
+            .group = GROUP_BACKUP,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_BACKUP,
+            .choices = checkpoint_words,
+            .default_text = "spread",
+            .help_text =
+                "The checkpoint that begins a backup. spread is quiet and may take minutes "
+                "(checkpoint_completion_target x checkpoint_timeout); fast starts at once and "
+                "makes the server write as quickly as it can.",
+        },
+    [OPT_WITH_WAL] =
+        {
+            .name = "with-wal",
+            .type = OPT_TYPE_BOOL,
+            .group = GROUP_BACKUP,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_BACKUP,
+            .default_text = "off",
+            .help_text =
+                "Take the WAL the backup needs along, so that it can be restored without the "
+                "archive and from a server whose archive_mode is off.",
+        },
+    [OPT_WITH_CONFIG] =
+        {
+            .name = "with-config",
+            .type = OPT_TYPE_BOOL,
+            .group = GROUP_BACKUP,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_BACKUP,
+            .default_text = "off",
+            .help_text =
+                "Take along configuration files that lie outside the data directory "
+                "(config_file, hba_file, ident_file and what they include). Without it they are "
+                "named in a warning.",
+        },
+    [OPT_PAGE_CHECKSUMS] =
+        {
+            .name = "page-checksums",
+            .type = OPT_TYPE_ENUM,
+            .group = GROUP_BACKUP,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_BACKUP,
+            .choices = checksums_words,
+            .default_text = "auto",
+            .help_text =
+                "auto verifies every page when the cluster has data checksums; corrupt pages are "
+                "named and recorded in the backup. off saves about 0.1 CPU s per GB.",
+        },
+    [OPT_ARCHIVE_CHECK] =
+        {
+            .name = "archive-check",
+            .type = OPT_TYPE_BOOL,
+            .group = GROUP_BACKUP,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_BACKUP,
+            .default_text = "on",
+            .help_text =
+                "Wait until the WAL that the backup needs is in the archive. A backup made with "
+                "off may lack WAL and is not restorable until that WAL arrives.",
+        },
+    [OPT_ARCHIVE_TIMEOUT] =
+        {
+            .name = "archive-timeout",
+            .type = OPT_TYPE_DURATION,
+            .group = GROUP_BACKUP,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_BACKUP | BIT_CHECK,
+            .placeholder = "TIME",
+            .min = SECOND_US,
+            .max = 7 * DAY_US,
+            .default_text = "60s",
+            .help_text =
+                "How long to wait for one WAL segment to arrive in the archive before giving up. "
+                "The wait restarts whenever a segment arrives.",
+        },
+    [OPT_COMPRESS] =
+        {
+            .name = "compress",
+            .type = OPT_TYPE_ENUM,
+            .group = GROUP_STORE,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_BACKUP | BIT_PUSH,
+            .choices = compress_words,
+            .default_text = "zstd",
+            .help_text =
+                "How data is compressed. lz4 costs a third of zstd's CPU and stores more; backups "
+                "of both kinds live in one repository.",
+        },
+    [OPT_COMPRESS_LEVEL] =
+        {
+            .name = "compress-level",
+            .type = OPT_TYPE_INT,
+            .group = GROUP_STORE,
+            .flags = OPT_IN_FILE | OPT_AUTO,
+            .commands = BIT_BACKUP | BIT_PUSH,
+            .placeholder = "N",
+            .min = 1,
+            .max = 19,
+            .default_text = "auto",
+            .help_text =
+                "Higher is smaller and slower: zstd 1 to 19, lz4 1 to 12. auto is 1 for both.",
+        },
+    [OPT_PACK_SIZE] =
+        {
+            .name = "pack-size",
+            .type = OPT_TYPE_SIZE,
+            .group = GROUP_STORE,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_BACKUP,
+            .placeholder = "SIZE",
+            .min = MIB,
+            .max = 4 * GIB,
+            .default_text = "128MiB",
+            .help_text =
+                "A pack file is sealed when it reaches this size. Larger packs mean fewer objects "
+                "and coarser expiry.",
+        },
+    [OPT_MEMORY] =
+        {
+            .name = "memory",
+            .type = OPT_TYPE_SIZE,
+            .group = GROUP_RESOURCES,
+            .flags = OPT_IN_FILE | OPT_AUTO,
+            .commands = BIT_BACKUP | BIT_RESTORE,
+            .placeholder = "SIZE",
+            .min = 16 * MIB,
+            .max = 1024 * GIB,
+            .default_text = "auto",
+            .default_note_text = "auto: 5 % of RAM or of the cgroup's limit, at least 64MiB",
+            .help_text = "The hard budget of all data buffers together, allocated once.",
+        },
+    [OPT_WORKERS] =
+        {
+            .name = "workers",
+            .type = OPT_TYPE_INT,
+            .group = GROUP_RESOURCES,
+            .flags = OPT_IN_FILE | OPT_AUTO,
+            .commands = BIT_BACKUP | BIT_RESTORE,
+            .placeholder = "N",
+            .min = 1,
+            .max = 256,
+            .default_text = "auto",
+            .default_note_text =
+                "auto: half of the CPUs that affinity and cgroup quota leave, at least 1",
+            .help_text = "Threads that compress, check and hash.",
+        },
+    [OPT_PRIORITY] =
+        {
+            .name = "priority",
+            .type = OPT_TYPE_ENUM,
+            .group = GROUP_RESOURCES,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_BACKUP,
+            .choices = priority_words,
+            .default_text = "low",
+            .help_text =
+                "low yields CPU and drives to the database (nice and ioprio); normal does not.",
+        },
+    [OPT_IO_ENGINE] =
+        {
+            .name = "io-engine",
+            .type = OPT_TYPE_ENUM,
+            .group = GROUP_RESOURCES,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_BACKUP | BIT_RESTORE,
+            .choices = engine_words,
+            .default_text = "auto",
+            .help_text =
+                "How requests reach the kernel: io_uring, or a pool of threads. auto takes uring "
+                "where the kernel or container allows it.",
+        },
+    [OPT_READ_SIZE] =
+        {
+            .name = "read-size",
+            .type = OPT_TYPE_SIZE,
+            .group = GROUP_RESOURCES,
+            .flags = OPT_IN_FILE | OPT_AUTO,
+            .commands = BIT_BACKUP | BIT_RESTORE,
+            .placeholder = "SIZE",
+            .min = 256 * KIB,
+            .max = 64 * MIB,
+            .default_text = "auto",
+            .default_note_text = "auto: 1MiB for each drive of the stripe below the data directory",
+            .help_text =
+                "Bytes asked for with one read; a power of two. On striped drives a request "
+                "shorter than the stripe leaves drives idle.",
+        },
+    [OPT_READ_DEPTH] =
+        {
+            .name = "read-depth",
+            .type = OPT_TYPE_INT,
+            .group = GROUP_RESOURCES,
+            .flags = OPT_IN_FILE | OPT_AUTO,
+            .commands = BIT_BACKUP | BIT_RESTORE,
+            .placeholder = "N",
+            .min = 1,
+            .max = 128,
+            .default_text = "auto",
+            .default_note_text = "auto: by number of CPUs and kind of drive",
+            .help_text = "Reads that are in flight at once. Fewer are gentler to a loaded server.",
+        },
+    [OPT_DIRECT_IO_READ] =
+        {
+            .name = "direct-io-read",
+            .type = OPT_TYPE_ENUM,
+            .group = GROUP_RESOURCES,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_BACKUP | BIT_RESTORE,
+            .choices = tristate_words,
+            .default_text = "auto",
+            .help_text =
+                "auto decides range by range: what the page cache holds is read there, all else "
+                "directly from the drive, so the cache neither grows nor loses pages. on reads "
+                "everything directly; off reads through the cache.",
+        },
+    [OPT_DIRECT_IO_WRITE] =
+        {
+            .name = "direct-io-write",
+            .type = OPT_TYPE_ENUM,
+            .group = GROUP_RESOURCES,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_BACKUP | BIT_RESTORE,
+            .choices = tristate_words,
+            .default_text = "auto",
+            .help_text =
+                "The same for what is written: packs of a backup, files of a restore. A file "
+                "system that refuses direct I/O is written through the cache.",
+        },
+    [OPT_ARCHIVE_JOBS] =
+        {
+            .name = "archive-jobs",
+            .type = OPT_TYPE_INT,
+            .group = GROUP_ARCHIVE,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_PUSH,
+            .placeholder = "N",
+            .min = 1,
+            .max = 64,
+            .default_text = "2",
+            .help_text = "WAL segments that one archive-push call stores at the same time.",
+        },
+    [OPT_ARCHIVE_BATCH] =
+        {
+            .name = "archive-batch",
+            .type = OPT_TYPE_INT,
+            .group = GROUP_ARCHIVE,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_PUSH,
+            .placeholder = "N",
+            .min = 1,
+            .max = 4096,
+            .default_text = "128",
+            .help_text =
+                "The most segments one archive-push call stores: the named one, then others that "
+                "wait as .ready, so that a backlog drains fast. 1 stores only the named one.",
+        },
+    [OPT_PREFETCH] =
+        {
+            .name = "prefetch",
+            .type = OPT_TYPE_INT,
+            .group = GROUP_ARCHIVE,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_GET,
+            .placeholder = "N",
+            .min = 0,
+            .max = 256,
+            .default_text = "8",
+            .help_text = "Segments that archive-get fetches ahead during recovery; 0 fetches none.",
+        },
+    [OPT_SPOOL_PATH] =
+        {
+            .name = "spool-path",
+            .type = OPT_TYPE_PATH,
+            .group = GROUP_ARCHIVE,
+            .flags = OPT_IN_CLUSTER,
+            .commands = BIT_PUSH | BIT_GET,
+            .placeholder = "PATH",
+            .default_note_text = "pghush_spool in the data directory",
+            .help_text =
+                "Where segments that were fetched ahead wait, and where archive-push notes what it "
+                "has stored ahead. On pg_wal's file system segments are handed over by rename, "
+                "without a copy.",
+        },
+    [OPT_BACKUP] =
+        {
+            .name = "backup",
+            .type = OPT_TYPE_STRING,
+            .group = GROUP_TARGET,
+            .commands = BIT_RESTORE,
+            .placeholder = "LABEL",
+            .default_note_text = "the latest one that can reach the target",
+            .help_text = "Restore from this backup.",
+        },
+    [OPT_TARGET_TIME] =
+        {
+            .name = "target-time",
+            .type = OPT_TYPE_TIME,
+            .group = GROUP_TARGET,
+            .commands = BIT_RESTORE,
+            .placeholder = "TIME",
+            .help_text =
+                "Recover to this moment, ISO 8601 with an offset: \"2026-11-30 14:03:00+01\" or "
+                "\"2026-11-30T13:03:00Z\". Without an offset it is this machine's local time; a "
+                "local time that exists twice or not at all is refused.",
+        },
+    [OPT_TARGET_XID] =
+        {
+            .name = "target-xid",
+            .type = OPT_TYPE_INT,
+            .group = GROUP_TARGET,
+            .commands = BIT_RESTORE,
+            .placeholder = "XID",
+            .min = 3,
+            .max = UINT32_MAX,
+            .help_text = "Recover until this transaction has committed.",
+        },
+    [OPT_TARGET_LSN] =
+        {
+            .name = "target-lsn",
+            .type = OPT_TYPE_LSN,
+            .group = GROUP_TARGET,
+            .commands = BIT_RESTORE,
+            .placeholder = "LSN",
+            .help_text = "Recover to this WAL position, such as 16/B374D848.",
+        },
+    [OPT_TARGET_NAME] =
+        {
+            .name = "target-name",
+            .type = OPT_TYPE_STRING,
+            .group = GROUP_TARGET,
+            .commands = BIT_RESTORE,
+            .placeholder = "NAME",
+            .help_text = "Recover to a restore point made by pg_create_restore_point().",
+        },
+    [OPT_TARGET_IMMEDIATE] =
+        {
+            .name = "target-immediate",
+            .type = OPT_TYPE_BOOL,
+            .group = GROUP_TARGET,
+            .commands = BIT_RESTORE,
+            .default_text = "off",
+            .help_text = "Recover only until the backup is consistent.",
+        },
+    [OPT_TARGET_EXCLUSIVE] =
+        {
+            .name = "target-exclusive",
+            .type = OPT_TYPE_BOOL,
+            .group = GROUP_TARGET,
+            .commands = BIT_RESTORE,
+            .default_text = "off",
+            .help_text =
+                "Stop just before the target instead of just after it (time, xid and LSN).",
+        },
+    [OPT_TARGET_TIMELINE] =
+        {
+            .name = "target-timeline",
+            .type = OPT_TYPE_STRING,
+            .group = GROUP_TARGET,
+            .commands = BIT_RESTORE,
+            .placeholder = "TIMELINE",
+            .default_text = "latest",
+            .help_text =
+                "The timeline to follow: latest, current (the backup's own) or a number, decimal "
+                "or with 0x.",
+        },
+    [OPT_TARGET_ACTION] =
+        {
+            .name = "target-action",
+            .type = OPT_TYPE_ENUM,
+            .group = GROUP_TARGET,
+            .commands = BIT_RESTORE,
+            .choices = action_words,
+            .default_text = "pause",
+            .help_text = "What the server does when it has reached the target.",
+        },
+    [OPT_DELTA] =
+        {
+            .name = "delta",
+            .type = OPT_TYPE_BOOL,
+            .group = GROUP_RESTORE,
+            .commands = BIT_RESTORE,
+            .default_text = "off",
+            .help_text =
+                "Restore in place: keep what has the right content already, decided by checksum, "
+                "and write only the rest. The folder must be a data directory of the same "
+                "cluster; files that the backup does not have are removed.",
+        },
+    [OPT_DRY_RUN] =
+        {
+            .name = "dry-run",
+            .type = OPT_TYPE_BOOL,
+            .group = GROUP_RESTORE,
+            .commands = BIT_RESTORE,
+            .default_text = "off",
+            .help_text =
+                "Choose the backup, check target and paths, say what would be done, and write "
+                "nothing.",
+        },
+    [OPT_STANDBY] =
+        {
+            .name = "standby",
+            .type = OPT_TYPE_BOOL,
+            .group = GROUP_RESTORE,
+            .commands = BIT_RESTORE,
+            .default_text = "off",
+            .help_text = "Restore as a standby: standby.signal instead of recovery.signal.",
+        },
+    [OPT_PRIMARY_CONNINFO] =
+        {
+            .name = "primary-conninfo",
+            .type = OPT_TYPE_STRING,
+            .group = GROUP_RESTORE,
+            .flags = OPT_IN_CLUSTER | OPT_MAY_HOLD_SECRET,
+            .commands = BIT_RESTORE,
+            .placeholder = "CONNINFO",
+            .help_text = "With --standby: how the standby reaches its primary, written as "
+                         "primary_conninfo.",
+        },
+    [OPT_RESTORE_COMMAND] =
+        {
+            .name = "restore-command",
+            .type = OPT_TYPE_STRING,
+            .group = GROUP_RESTORE,
+            .flags = OPT_IN_CLUSTER,
+            .commands = BIT_RESTORE,
+            .placeholder = "COMMAND",
+            .default_note_text = "pghush archive-get with this configuration and cluster",
+            .help_text = "The restore_command that is written for the server.",
+        },
+    [OPT_TABLESPACE_MAP] =
+        {
+            .name = "tablespace-map",
+            .type = OPT_TYPE_STRING,
+            .group = GROUP_RESTORE,
+            .flags = OPT_REPEATS,
+            .commands = BIT_RESTORE,
+            .placeholder = "OID|NAME=PATH",
+            .help_text = "Put this tablespace elsewhere.",
+        },
+    [OPT_TABLESPACE_MAP_ALL] =
+        {
+            .name = "tablespace-map-all",
+            .type = OPT_TYPE_PATH,
+            .group = GROUP_RESTORE,
+            .commands = BIT_RESTORE,
+            .placeholder = "PATH",
+            .help_text =
+                "Put every tablespace that --tablespace-map does not name below this path, in a "
+                "folder named by its OID.",
+        },
+    [OPT_WALDIR] =
+        {
+            .name = "waldir",
+            .type = OPT_TYPE_PATH,
+            .group = GROUP_RESTORE,
+            .commands = BIT_RESTORE,
+            .placeholder = "PATH",
+            .help_text = "Put pg_wal there and leave a symbolic link.",
+        },
+    [OPT_CONFIG_DIR] =
+        {
+            .name = "config-dir",
+            .type = OPT_TYPE_PATH,
+            .group = GROUP_RESTORE,
+            .commands = BIT_RESTORE,
+            .placeholder = "PATH",
+            .help_text =
+                "Write the configuration files that a backup --with-config took along into this "
+                "folder.",
+        },
+};
+
+const struct option_spec *option_spec(enum opt_id id)
+{
+    return &specs[id];
+}
+
+enum opt_id option_id(const struct option_spec *spec)
+{
+    return (enum opt_id)(spec - specs);
+}
+
+const struct option_spec *option_find(const char *name, size_t name_len_bytes)
+{
+    for (size_t i = 0; i < OPT_COUNT; i++)
+        if (strlen(specs[i].name) == name_len_bytes &&
+            memcmp(specs[i].name, name, name_len_bytes) == 0)
+            return &specs[i];
+    return NULL;
+}
+
+#define DISTANCE_LEN_MAX 40
+
+size_t edit_distance(const char *a, const char *b, size_t cap)
+{
+    size_t rows[3][DISTANCE_LEN_MAX + 1]; /* of the matrix: i - 2, i - 1, i, in turn */
+    size_t a_len = strlen(a);
+    size_t b_len = strlen(b);
+
+    if (a_len > DISTANCE_LEN_MAX || b_len > DISTANCE_LEN_MAX)
+        return cap;
+    for (size_t j = 0; j <= b_len; j++)
+        rows[0][j] = j;
+    for (size_t i = 1; i <= a_len; i++) {
+        size_t *now = rows[i % 3];
+        const size_t *prev = rows[(i + 2) % 3];
+        const size_t *prev2 = rows[(i + 1) % 3];
+
+        now[0] = i;
+        for (size_t j = 1; j <= b_len; j++) {
+            size_t replaced = prev[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+
+            now[j] = MIN_OF(MIN_OF(prev[j], now[j - 1]) + 1, replaced);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                now[j] = MIN_OF(now[j], prev2[j - 2] + 1);
+        }
+    }
+    return MIN_OF(rows[a_len % 3][b_len], cap);
+}
+
+const char *option_nearest(const char *name, uint32_t commands)
+{
+    const char *best = NULL;
+    size_t best_distance = MAX_OF(strlen(name) / 3, 2) + 1;
+
+    for (size_t i = 0; i < OPT_COUNT; i++) {
+        size_t distance;
+
+        if ((specs[i].commands & commands) == 0)
+            continue;
+        distance = edit_distance(name, specs[i].name, best_distance);
+        if (distance < best_distance) {
+            best = specs[i].name;
+            best_distance = distance;
+        }
+    }
+    return best;
+}
+
+const char *option_env_name(const struct option_spec *spec, char *buf, size_t buf_bytes)
+{
+    size_t len;
+
+    (void)snprintf(buf, buf_bytes, "PGHUSH_%s", spec->name);
+    len = strlen(buf);
+    for (size_t i = 0; i < len; i++) {
+        if (buf[i] == '-')
+            buf[i] = '_';
+        else if (buf[i] >= 'a' && buf[i] <= 'z')
+            buf[i] = (char)(buf[i] - 'a' + 'A');
+    }
+    return buf;
+}
+
+const char *option_group_title(enum opt_group group)
+{
+    static const char *const titles[GROUP_COUNT] = {
+        [GROUP_GENERAL] = "General options",
+        [GROUP_PLACE] = "Cluster and repository",
+        [GROUP_BACKUP] = "Backup",
+        [GROUP_STORE] = "Storing",
+        [GROUP_RESOURCES] = "Resources and I/O",
+        [GROUP_ARCHIVE] = "WAL archive",
+        [GROUP_TARGET] = "What to restore to",
+        [GROUP_RESTORE] = "How to restore",
+    };
+
+    return titles[group];
+}
