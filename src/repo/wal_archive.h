@@ -7,8 +7,8 @@
  * write nothing, whatever the compression; other bytes under a stored name are refused. A segment's
  * block summary is visible no later than the segment.
  *
- * Order: wal_archive_init, then any of the calls. Threads: any, all of them; a struct wal_put is used by
- * one thread.
+ * Order: wal_archive_init, then any of the calls. Threads: any, all of them. Storing is in wal_put.h,
+ * listing in wal_listing.h.
  */
 #ifndef REPO_WAL_ARCHIVE_H
 #define REPO_WAL_ARCHIVE_H
@@ -17,10 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/buf.h"
 #include "base/err.h"
 #include "base/num.h"
-#include "codec/compress.h"
 #include "format/block_summary.h"
 #include "format/cluster_info.h"
 #include "format/tl_history.h"
@@ -55,40 +53,6 @@ MUST_CHECK enum ph_rc wal_archive_head(const struct wal_archive *a, const char *
 MUST_CHECK enum ph_rc wal_archive_same(const struct wal_archive *a, const char *name,
                                        const struct wal_object *head, uint64_t raw_bytes,
                                        const uint8_t sha256[32], struct ph_err *err);
-
-struct wal_put_opts {
-    const char *name;     /* PostgreSQL's file name; any kind */
-    const uint8_t *bytes; /* the file; borrowed until commit or abort */
-    size_t len_bytes;     /* 1..WAL_OBJECT_RAW_BYTES_MAX */
-    enum codec_method compress;
-    int compress_level;
-    bool parallel; /* compress in a thread of its own while the caller hashes and checks */
-};
-
-struct wal_put_result {
-    bool was_there; /* the same content was stored already: nothing was written */
-    uint64_t stored_bytes;
-};
-
-struct wal_put;
-
-/*
- * Begin to store a file. Order: wal_put_begin, then wal_put_commit or wal_put_abort, once.
- * Errors    CORRUPT: no WAL file's name; LIMIT
- */
-MUST_CHECK enum ph_rc wal_put_begin(const struct wal_archive *a, const struct wal_put_opts *opts,
-                                    struct wal_put **ret_put, struct ph_err *err);
-/*
- * Publish. Takes the put in every case.
- *
- * sha256    of the file's bytes
- * blocks    the encoded block summary (segments), NULL: none
- * Errors    REFUSED: other content is stored under this name; NO_SPACE, AUTH, IO
- */
-MUST_CHECK enum ph_rc wal_put_commit(struct wal_put *p, const uint8_t sha256[32],
-                                     const struct buf *blocks, struct wal_put_result *ret_result,
-                                     struct ph_err *err);
-void wal_put_abort(struct wal_put *p); /* NULL is fine */
 
 /* Takes raw bytes in order. Nothing of it is proven before wal_archive_get has returned OK. */
 typedef enum ph_rc (*wal_sink)(void *ctx, const uint8_t *bytes, size_t len_bytes,

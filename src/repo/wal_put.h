@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One file on its way into the WAL archive.
+ *
+ * Compression runs while the caller hashes and checks the same bytes; what it makes waits in memory, at
+ * most WAL_PUT_FRAMES_MAX frames, until the hash, which stands at the object's beginning, is known.
+ * The block summary is made visible before the segment, in one wait for the drive. Two pushers of the
+ * same bytes may meet: both succeed, one object stays. Two pushers of different bytes under one
+ * name: one is refused and takes its summary away; a summary that is missing is made again from the
+ * segment by wal_archive_summary.
+ *
+ * Order: wal_put_begin, then wal_put_commit or wal_put_abort, once. Threads: one per put.
+ */
+#ifndef REPO_WAL_PUT_H
+#define REPO_WAL_PUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "codec/compress.h"
+#include "repo/wal_archive.h"
+
+#define WAL_PUT_FRAMES_MAX 64
+
+struct wal_put_opts {
+    const char *name;     /* PostgreSQL's file name; any kind */
+    const uint8_t *bytes; /* the file; borrowed until commit or abort */
+    size_t len_bytes;     /* 1..WAL_OBJECT_RAW_BYTES_MAX */
+    enum codec_method compress;
+    int compress_level;
+    bool parallel; /* compress in a thread of its own while the caller hashes and checks */
+};
+
+struct wal_put_result {
+    bool was_there; /* the same content was stored already: nothing was written */
+    uint64_t stored_bytes;
+};
+
+struct wal_put;
+
+/*
+ * Begin to store a file.
+ * Errors    CORRUPT: no WAL file's name; LIMIT
+ */
+MUST_CHECK enum ph_rc wal_put_begin(const struct wal_archive *a, const struct wal_put_opts *opts,
+                                    struct wal_put **ret_put, struct ph_err *err);
+/*
+ * Publish. Takes the put in every case.
+ *
+ * sha256    of the file's bytes
+ * blocks    the encoded block summary (segments), NULL: none
+ * Errors    REFUSED: other content is stored under this name; NO_SPACE, AUTH, IO
+ */
+MUST_CHECK enum ph_rc wal_put_commit(struct wal_put *p, const uint8_t sha256[32],
+                                     const struct buf *blocks, struct wal_put_result *ret_result,
+                                     struct ph_err *err);
+void wal_put_abort(struct wal_put *p); /* NULL is fine */
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the two halves of the posix store share: store_posix.c (small objects, listing, reading, locks)
+ * and store_posix_upload.c (large objects on their way in). Inside src/store only.
+ */
+#ifndef STORE_STORE_POSIX_H
+#define STORE_STORE_POSIX_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "io/writer.h"
+#include "store/store_ops.h"
+
+#define STORE_IDLE_MAX 8
+
+struct store_posix {
+    struct store base;
+    int root_fd;
+    mode_t file_mode; /* 0600, or 0640 where the root folder gives its group access */
+    mode_t dir_mode;
+    enum direct_mode direct;
+    enum ring_kind ring;
+    pthread_mutex_t lock; /* of what follows */
+    struct writer *idle_writers[STORE_IDLE_MAX];
+    size_t idle_writer_count;
+    uint8_t *idle_bounces[STORE_IDLE_MAX]; /* aligned, POSIX_BOUNCE_BYTES each */
+    size_t idle_bounce_count;
+};
+
+static inline struct store_posix *store_posix_of(struct store *s)
+{
+    return (struct store_posix *)(void *)s; /* base is the first member */
+}
+
+/* Adds the hint for what a repository's disk can say; returns err's code. */
+enum ph_rc store_posix_explain(struct ph_err *err);
+
+/* All folders above key exist and stay, whoever made them. */
+MUST_CHECK enum ph_rc store_posix_make_dirs(struct store_posix *s, const char *key,
+                                            struct ph_err *err);
+/* The folder that holds key is on the drive. */
+MUST_CHECK enum ph_rc store_posix_sync_dir(struct store_posix *s, const char *key,
+                                           struct ph_err *err);
+
+enum ph_rc store_posix_upload_begin(struct store *s, const char *key,
+                                    struct store_upload **ret_upload, struct ph_err *err);
+enum ph_rc store_posix_upload_write(struct store_upload *u, const void *data, size_t len_bytes,
+                                    struct ph_err *err);
+enum ph_rc store_posix_upload_commit(struct store_upload *const *uploads, size_t count,
+                                     struct ph_err *err);
+void store_posix_upload_abort(struct store_upload *u);
+
+#endif
