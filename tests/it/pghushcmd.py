@@ -101,9 +101,12 @@ class Pghush:
         return self.run("init", **kwargs)
 
     def backup(self, *args, **kwargs):
-        """The label of the new backup."""
-        result = self.run("backup", *args, **kwargs)
-        return result.data["label"]
+        """Make a backup that must succeed; returns its label, the only new one."""
+        known = set(self.labels())
+        self.run("backup", *args, **kwargs)
+        new = set(self.labels()) - known
+        assert len(new) == 1, "a successful backup has published %s" % sorted(new)
+        return new.pop()
 
     def restore(self, path, *args, **kwargs):
         return self.run("restore", *args, path, **kwargs)
@@ -141,6 +144,40 @@ def restored_server(pghush, server, name, *options, start=True, **settings):
     if start:
         copy.start(archive_mode="off", **settings)
     return copy
+
+
+def recovered_server(pghush, server, name, *options, **settings):
+    """Restore with promotion at the target, start, wait for the end of recovery."""
+    copy = restored_server(pghush, server, name, "--target-action", "promote", *options, **settings)
+    copy.wait_recovered()
+    return copy
+
+
+def freeze_while_open(process, path, timeout=60):
+    """SIGSTOP the process at a moment at which it has path open. False when it ended before that was seen."""
+    wanted, folder = os.path.realpath(path), "/proc/%d/fd" % process.pid
+    end = time.monotonic() + timeout
+    while process.poll() is None and time.monotonic() < end:
+        if _has_open(folder, wanted):
+            process.send_signal(signal.SIGSTOP)
+            if _has_open(folder, wanted):
+                return True
+            process.send_signal(signal.SIGCONT)
+        time.sleep(0.0005)
+    return False
+
+
+def _has_open(folder, wanted):
+    try:
+        for name in os.listdir(folder):
+            try:
+                if os.readlink(os.path.join(folder, name)) == wanted:
+                    return True
+            except OSError:
+                pass
+    except OSError:
+        pass
+    return False
 
 
 def wait_until(condition, timeout=30, pause=0.01, what="condition"):
