@@ -5,7 +5,7 @@
  *
  * Order of calls: open, then entries in byte order of their paths (manifest_writer_entry, _bundle_file, or
  * begin_file add_extents* end_file), then manifest_writer_late, late entries in restore order, finish. Packs
- * are named (pack_begin) before an entry points at them and sealed before finish. abort may come at any
+ * are named (pack_begin), at any time, and sealed before finish; an entry may point at a later one. abort may come at any
  * point after open, instead of finish.
  *
  * The extents of one file wait in a bounded buffer, because size and CRC are known only at its end;
