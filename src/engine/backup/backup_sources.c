@@ -156,12 +156,28 @@ static enum ph_rc feed_entry(void *ctx, const struct scan_entry *e, struct ph_er
     return read_stage_feed(f->st, s, err);
 }
 
+/* The data directory itself, for its mode and owner: the walk does not yield it. */
+static enum ph_rc feed_top(struct feed *f, struct ph_err *err)
+{
+    struct source *s = source_new(f->set);
+
+    s->path = xstrdup("");
+    s->type = SOURCE_DIR;
+    s->mode = (uint32_t)f->job->dir.mode;
+    s->uid = (uint32_t)f->job->dir.uid;
+    s->gid = (uint32_t)f->job->dir.gid;
+    s->mtime_us = f->job->start_time_us;
+    return read_stage_feed(f->st, s, err);
+}
+
 enum ph_rc backup_sources_feed(void *ctx, struct pipeline *p, struct read_stage *st,
                                struct ph_err *err)
 {
     struct feed f = {.job = ctx, .set = pipeline_batches(p), .st = st};
     struct scan_totals totals;
 
+    if (feed_top(&f, err) != PH_OK)
+        return err->rc;
     return walk(f.job, feed_entry, &f, false, &totals, err);
 }
 
