@@ -128,8 +128,8 @@ struct wal_reader {
  *
  * src      borrowed bytes; copied struct
  * ret_r    on success to be released with wal_reader_release(); on failure nothing is held
- * Errors   CORRUPT: not WAL of this version, cluster, timeline or place; texts give found and
- *          expected. LIMIT: length not whole pages
+ * Errors   CORRUPT: no WAL, or damaged; REFUSED: sound, but of another version, cluster, timeline or
+ *          place than src asks for. Texts give found and expected.
  * Threads  one at a time per reader
  */
 MUST_CHECK enum ph_rc wal_reader_open(struct wal_reader *ret_r, const struct wal_source *src,
