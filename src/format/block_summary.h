@@ -149,6 +149,8 @@ void block_summary_add_block(struct block_summary *s, struct wal_rel rel, uint8_
 /* Blocks from limit on are new: forgets those known so far, lowers the limit. */
 void block_summary_set_limit(struct block_summary *s, struct wal_rel rel, uint8_t fork,
                              ph_blkno limit, uint8_t flags);
+/* A commit or abort at lsn, later than those noted before. */
+void block_summary_note_xact(struct block_summary *s, ph_lsn lsn, int64_t time_us);
 /* Beyond BLOCK_SUMMARY_EVENTS_MAX nothing is added and OVERFLOW set. */
 void block_summary_add_event(struct block_summary *s, const struct block_summary_event *event);
 

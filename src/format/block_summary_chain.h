@@ -31,6 +31,8 @@ struct block_summary_chain {
     uint32_t stored_bytes;
     uint32_t seen_bytes;
     uint32_t total_bytes;
+    uint32_t skip_bytes; /* still to come of the record that head_unknown speaks of */
+    enum wal_end last_end;
 };
 
 void block_summary_chain_init(struct block_summary_chain *c);
