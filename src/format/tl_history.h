@@ -45,7 +45,8 @@ void tl_history_root(ph_tli tli, struct tl_history *ret_h);
  * text     len_bytes bytes, need not end in NUL
  * ret_h    filled on success; release with tl_history_release()
  * Errors   CORRUPT: empty (the text says so), not lines of number, LSN and reason, not ascending,
- *          an ancestor not older than tli; LIMIT: more than TL_HISTORY_BYTES_MAX or _ENTRIES_MAX
+ *          an ancestor not older than tli (LSNs need not ascend: a recovery may stop before the
+ *          fork that its target timeline names); LIMIT: more than TL_HISTORY_BYTES_MAX or _ENTRIES_MAX
  * Threads  pure; any
  */
 MUST_CHECK enum ph_rc tl_history_parse(ph_tli tli, const char *text, size_t len_bytes,
@@ -75,7 +76,7 @@ ph_tli tl_history_tli_of_segment(const struct tl_history *h, uint64_t segno, uin
  */
 bool tl_history_has_point(const struct tl_history *h, ph_tli tli, ph_lsn lsn);
 
-/* Where h's path leaves that of other: the first LSN on which they differ; UINT64_MAX: one contains the other. */
+/* Where h's path leaves that of other: the first LSN on which they differ; UINT64_MAX: nowhere. */
 ph_lsn tl_history_fork_lsn(const struct tl_history *h, const struct tl_history *other);
 
 #endif
