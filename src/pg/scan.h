@@ -53,10 +53,10 @@ struct scan_entry {
     struct relname rel;      /* SCAN_F_RELATION: which; otherwise kind is RELNAME_NONE */
     uint32_t tablespace_oid; /* SCAN_F_RELATION: 1663, 1664, or OID; else 0 */
     uint32_t database_oid;   /* SCAN_F_RELATION */
-    const char
-        *link_text; /* text of the link (SCAN_LINK, or a link that was followed); else NULL */
-    const char
-        *link_path;       /* SCAN_LINK: where it leads, absolute and resolved; NULL when dangling */
+    /* Text of the link: of a SCAN_LINK, or of a link that was followed; else NULL. */
+    const char *link_text;
+    /* Where it leads, absolute, resolved; NULL when dangling. A SCAN_FILE that has one is opened by it. */
+    const char *link_path;
     uint64_t size_bytes;  /* SCAN_FILE: when it was listed */
     uint64_t alloc_bytes; /* SCAN_FILE: blocks on the device, for holes */
     mode_t mode;          /* permission bits */

@@ -36,7 +36,9 @@ struct session_opts {
  */
 MUST_CHECK enum ph_rc session_open(const struct session_opts *opts, struct session **ret_session,
                                    struct ph_err *err);
-/* Ends the session at once; a backup that runs in it ends with it. NULL is fine. */
+/* Ends the connection; later calls fail, session_close is still due. Idempotent. */
+void session_end(struct session *s);
+/* Frees the session, after all its rows; ends it first. A backup that runs in it ends with it. NULL is fine. */
 void session_close(struct session *s);
 
 unsigned session_major(const struct session *s);           /* 15 */
