@@ -64,7 +64,7 @@ def files_of(path):
 def load_table(server, name, megabytes, database="postgres"):
     """A table of about that size that hardly compresses."""
     rows = megabytes * 1024 // 8 * 7
-    server.sql("create table %s as select g as id, md5(g::text || 'a') || md5(g::text || 'b') || repeat(md5(random()::text), 32) as pad "
+    server.sql("create table %s as select g as id, md5(g::text || 'a') || repeat(md5(random()::text), 33) as pad "
                "from generate_series(1, %d) g" % (name, rows), database, timeout=600)
 
 
