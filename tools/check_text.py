@@ -9,7 +9,7 @@ SELF = "tools/check_text.py"
 RULES = (
     ("a path of one machine", re.compile(r"(?<![\w./])/(work|root|home/[a-z]+|tmp/npg)/\w")),
     ("a host of packages", re.compile(r"registry\.npmjs\.org|(deb|security)\.debian\.org|pypi\.org|archive\.ubuntu\.com")),
-    ("a mark of unfinished work", re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|\bnot (yet )?implemented\b", re.I)),
+    ("a mark of unfinished work", re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|\b[Nn]ot (yet )?implemented\b")),
     ("a conflict mark", re.compile(r"^(<<<<<<<|>>>>>>>) ")),
     ("a tab or blank at the end of a line", re.compile(r"[ \t]+$")),
 )
