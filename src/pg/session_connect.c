@@ -234,6 +234,9 @@ static enum ph_rc apply_settings(struct session *s, struct ph_err *err)
                    settings[i].name, settings[i].value);
     }
     rc = buf_check(&sql, "session settings", err);
+    /* Alone and first: the calls below look up functions, which a short statement_timeout may not allow. */
+    if (rc == PH_OK)
+        rc = session_exec(s, "SET statement_timeout = 0", err);
     if (rc == PH_OK)
         rc = session_exec(s, buf_cstr(&sql), err);
     buf_release(&sql);
