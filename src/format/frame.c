@@ -14,6 +14,7 @@
 #include "base/le.h"
 #include "base/num.h"
 #include "codec/checksum.h"
+#include "format/page_filter.h"
 
 #define FRAME_CRC_AT ((size_t)44)
 
@@ -65,7 +66,9 @@ static void head_put(const struct frame_head *h, uint8_t *out)
     put_le64(out + 24, h->owner);
     put_le32(out + 32, h->extent);
     put_le32(out + 36, h->pages);
-    put_le32(out + 40, 0);
+    put_le16(out + 40, 0);
+    out[42] = h->page_log2;
+    out[43] = 0;
 }
 
 /* Returns the stored length of one block written at out. */
@@ -89,10 +92,13 @@ enum ph_rc frame_encode(const struct frame_spec *spec, struct codec_ctx *codec, 
         return err_set(err, PH_LIMIT, "frame of %zu raw bytes does not fit %zu bytes",
                        spec->raw_len, out_cap);
 
-    const uint8_t *raw = spec->raw;
+    const uint8_t *raw = spec->pages_raw != NULL ? spec->pages_raw : spec->raw;
+    uint64_t raw_xxh3 = xxh3_64(raw, spec->raw_len);
     uint32_t block_count = frame_block_count(spec->raw_len, spec->block_log2);
     uint8_t *table = out + FRAME_HEADER_BYTES;
     uint8_t *at = table + FRAME_BLOCK_ENTRY * block_count;
+    if (spec->pages_raw != NULL)
+        page_filter_encode(spec->pages_raw, spec->raw_len, spec->page_log2);
     for (uint32_t i = 0; i < block_count; i++) {
         size_t raw_at = (size_t)i << spec->block_log2;
         size_t len = block_put(codec, raw + raw_at,
@@ -108,10 +114,11 @@ enum ph_rc frame_encode(const struct frame_spec *spec, struct codec_ctx *codec, 
         .block_log2 = spec->block_log2,
         .raw_len = (uint32_t)spec->raw_len,
         .stored_len = (uint32_t)(at - table),
-        .raw_xxh3 = xxh3_64(raw, spec->raw_len),
+        .raw_xxh3 = raw_xxh3,
         .owner = spec->owner,
         .extent = spec->extent,
         .pages = spec->pages,
+        .page_log2 = spec->pages_raw != NULL ? spec->page_log2 : 0,
         .block_count = block_count,
     };
     head_put(&head, out);
@@ -131,9 +138,9 @@ enum ph_rc frame_peek(const uint8_t *head_bytes, struct frame_head *ret_head, st
                        FRAME_MAGIC);
     if (!kind_known(p[4]) || codec_method_name(p[5]) == NULL)
         return err_set(err, PH_CORRUPT, "frame has the unknown kind %u or method %u", p[4], p[5]);
-    if (p[6] != 0 || get_le32(p + 40) != 0)
+    if (p[6] != 0 || get_le16(p + 40) != 0 || p[43] != 0)
         return err_set(err, PH_CORRUPT, "frame has unknown flags 0x%02x or key slot %u", p[6],
-                       get_le32(p + 40));
+                       get_le16(p + 40));
     h.kind = (enum frame_kind)p[4];
     h.method = (enum codec_method)p[5];
     h.block_log2 = p[7];
@@ -143,11 +150,16 @@ enum ph_rc frame_peek(const uint8_t *head_bytes, struct frame_head *ret_head, st
     h.owner = get_le64(p + 24);
     h.extent = get_le32(p + 32);
     h.pages = get_le32(p + 36);
+    h.page_log2 = p[42];
     h.crc = get_le32(p + FRAME_CRC_AT);
     if (h.block_log2 < FRAME_BLOCK_LOG2_MIN || h.block_log2 > FRAME_BLOCK_LOG2_MAX ||
         h.raw_len < 1 || h.raw_len > FRAME_RAW_BYTES_MAX)
         return err_set(err, PH_CORRUPT, "frame of %u raw bytes in blocks of 2^%u is out of bounds",
                        h.raw_len, h.block_log2);
+    if (h.page_log2 != 0 && (h.page_log2 < PAGE_FILTER_LOG2_MIN ||
+                             h.page_log2 > PAGE_FILTER_LOG2_MAX || h.page_log2 > h.block_log2))
+        return err_set(err, PH_CORRUPT, "frame has pages of 2^%u bytes in blocks of 2^%u",
+                       h.page_log2, h.block_log2);
     h.block_count = frame_block_count(h.raw_len, h.block_log2);
     if (h.stored_len <= FRAME_BLOCK_ENTRY * h.block_count ||
         h.stored_len > FRAME_BLOCK_ENTRY * h.block_count + h.raw_len)
@@ -217,16 +229,18 @@ enum ph_rc frame_block_decode(const struct frame_head *head, const struct frame_
                        "block at byte %u of the frame has checksum %08x, "
                        "expected %08x",
                        block->stored_offset, sum, block->sum);
-    if (block->stored_len == block->raw_len) {
+    if (block->stored_len == block->raw_len)
         memcpy(out, stored, block->raw_len);
-        return PH_OK;
-    }
-    return codec_decompress(codec, head->method,
-                            &(struct codec_block){.stored = stored,
-                                                  .stored_len = block->stored_len,
-                                                  .raw = out,
-                                                  .raw_len = block->raw_len},
-                            err);
+    else if (codec_decompress(codec, head->method,
+                              &(struct codec_block){.stored = stored,
+                                                    .stored_len = block->stored_len,
+                                                    .raw = out,
+                                                    .raw_len = block->raw_len},
+                              err) != PH_OK)
+        return err->rc;
+    if (head->page_log2 != 0)
+        page_filter_decode(out, block->raw_len, head->page_log2);
+    return PH_OK;
 }
 
 enum ph_rc frame_decode(const uint8_t *frame, const struct frame_head *head,

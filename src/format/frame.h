@@ -36,7 +36,10 @@ enum frame_kind {
     FRAME_WAL = 32,
 };
 
-/* What to encode. raw is borrowed for the call; raw_len 1..16 MiB. */
+/*
+ * What to encode. raw is borrowed for the call; raw_len 1..16 MiB. Relation pages may be given as
+ * `pages_raw` instead of raw: they go through the page filter, which leaves them changed.
+ */
 struct frame_spec {
     enum frame_kind kind;
     uint8_t block_log2;
@@ -44,6 +47,8 @@ struct frame_spec {
     uint32_t extent; /* number within the file; 0 elsewhere */
     uint32_t pages;  /* pages of the extent that are in raw; 0 elsewhere */
     const void *raw;
+    uint8_t *pages_raw; /* NULL: raw */
+    uint8_t page_log2;  /* of pages_raw, 10..15 and at most block_log2; 0 elsewhere */
     size_t raw_len;
 };
 
@@ -58,6 +63,7 @@ struct frame_head {
     uint64_t owner;
     uint32_t extent;
     uint32_t pages;
+    uint8_t page_log2;    /* pages are stored filtered; 0: as they are */
     uint32_t block_count; /* from raw_len and block_log2 */
     uint32_t crc;
 };

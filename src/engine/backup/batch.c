@@ -68,13 +68,10 @@ void batch_reset(struct batch *b)
     b->extent_count = 0;
 }
 
-/* Small files are at most SMALL_FILE_BYTES, so each bundle but the last is more than half full. */
+/* A bundle holds at least one small file. */
 static size_t frames_worst_case(size_t slab_bytes, size_t extent_bytes)
 {
-    size_t extents = slab_bytes / extent_bytes;
-    size_t bundles = slab_bytes / (BUNDLE_BYTES_MAX / 2) + 1;
-
-    return MAX_OF(extents, bundles);
+    return MAX_OF(slab_bytes / extent_bytes, (size_t)BATCH_PIECES_MAX);
 }
 
 static size_t out_worst_case(size_t slab_bytes, size_t extent_bytes)

@@ -18,6 +18,7 @@
 struct encoder {
     struct codec_ctx *codec;
     size_t page_bytes;
+    uint8_t page_log2;
     size_t extent_bytes;
     struct page_check *pages;
     uint8_t *scratch; /* EXTENT_BYTES_MAX: an extent without its zero pages, or a bundle */
@@ -29,6 +30,7 @@ struct encoder *encoder_new(const struct encoder_opts *opts)
 
     e->codec = codec_ctx_new(opts->method, opts->level);
     e->page_bytes = opts->page_bytes;
+    e->page_log2 = (uint8_t)__builtin_ctzl(opts->page_bytes);
     e->extent_bytes = manifest_extent_pages((uint32_t)opts->page_bytes) * opts->page_bytes;
     e->pages = opts->pages;
     e->scratch = xmalloc(EXTENT_BYTES_MAX);
@@ -79,8 +81,8 @@ static uint32_t live_pages(struct encoder *e, const struct source *s, uint64_t o
 }
 
 /* The bytes of the pages in `live`: in place when that is all of them, else gathered in scratch. */
-static const uint8_t *gather(struct encoder *e, const uint8_t *bytes, size_t len_bytes,
-                             uint32_t live, size_t *ret_len)
+static uint8_t *gather(struct encoder *e, uint8_t *bytes, size_t len_bytes, uint32_t live,
+                       size_t *ret_len)
 {
     size_t pages = (len_bytes + e->page_bytes - 1) / e->page_bytes;
     size_t len = 0;
@@ -101,10 +103,21 @@ static const uint8_t *gather(struct encoder *e, const uint8_t *bytes, size_t len
     return e->scratch;
 }
 
+/* Relation pages go through the page filter when something is to be gained. */
+static void set_raw(const struct encoder *e, struct frame_spec *spec, uint8_t *raw, bool pages)
+{
+    if (pages && codec_ctx_method(e->codec) != CODEC_NONE) {
+        spec->pages_raw = raw;
+        spec->page_log2 = e->page_log2;
+    } else {
+        spec->raw = raw;
+    }
+}
+
 static enum ph_rc encode_extent(struct encoder *e, struct batch *b, size_t at, size_t len_bytes,
                                 size_t out_cap_bytes, struct ph_err *err)
 {
-    const struct piece *p = &b->pieces[0];
+    struct piece *p = &b->pieces[0];
     struct encoded_extent *x = &b->extents[b->extent_count++];
     struct frame_spec spec = {
         .kind = FRAME_IMAGE,
@@ -113,14 +126,17 @@ static enum ph_rc encode_extent(struct encoder *e, struct batch *b, size_t at, s
         .extent = (uint32_t)((p->offset + at) / e->extent_bytes),
     };
     struct frame_head head;
+    uint8_t *raw;
 
     *x = (struct encoded_extent){0};
     spec.pages = live_pages(e, p->source, p->offset + at, b->slab + at, len_bytes);
     x->entry.xxh3 = xxh3_64(b->slab + at, len_bytes);
+    p->crc32c = crc32c(p->crc32c, b->slab + at, len_bytes);
     x->entry.pages = spec.pages;
     if (spec.pages == 0)
         return PH_OK;
-    spec.raw = gather(e, b->slab + at, len_bytes, spec.pages, &spec.raw_len);
+    raw = gather(e, b->slab + at, len_bytes, spec.pages, &spec.raw_len);
+    set_raw(e, &spec, raw, p->source->pages);
     x->has_frame = true;
     x->frame = (uint32_t)b->frame_count;
     if (add_frame(e, b, &spec, out_cap_bytes, &head, err) != PH_OK)
@@ -143,51 +159,58 @@ static enum ph_rc encode_big(struct encoder *e, struct batch *b, size_t out_cap_
         if (encode_extent(e, b, at, MIN_OF(e->extent_bytes, p->got_bytes - at), out_cap_bytes,
                           err) != PH_OK)
             return err->rc;
-    p->crc32c = crc32c(0, b->slab, p->got_bytes);
     return PH_OK;
 }
 
-static enum ph_rc close_bundle(struct encoder *e, struct batch *b, size_t *fill,
+/* A bundle in the making, in scratch: relation files and others do not share one. */
+struct bundle {
+    size_t fill_bytes;
+    bool pages;
+};
+
+static enum ph_rc close_bundle(struct encoder *e, struct batch *b, struct bundle *bundle,
                                size_t out_cap_bytes, struct ph_err *err)
 {
-    const struct frame_spec spec = {
+    struct frame_spec spec = {
         .kind = FRAME_BUNDLE,
         .block_log2 = FRAME_BUNDLE_BLOCK_LOG2,
-        .raw = e->scratch,
-        .raw_len = *fill,
+        .raw_len = bundle->fill_bytes,
     };
     struct frame_head head;
 
-    if (*fill == 0)
+    if (bundle->fill_bytes == 0)
         return PH_OK;
-    *fill = 0;
+    set_raw(e, &spec, e->scratch, bundle->pages);
+    bundle->fill_bytes = 0;
     return add_frame(e, b, &spec, out_cap_bytes, &head, err);
 }
 
 static enum ph_rc encode_small(struct encoder *e, struct batch *b, size_t out_cap_bytes,
                                struct ph_err *err)
 {
-    size_t fill = 0;
+    struct bundle bundle = {0};
 
     for (size_t i = 0; i < b->piece_count; i++) {
         struct piece *p = &b->pieces[i];
         uint8_t *bytes = b->slab + p->slab_offset;
+        bool pages = p->source->pages && p->got_bytes % e->page_bytes == 0;
 
         if (p->got_bytes == 0)
             continue;
-        if (fill + p->got_bytes > BUNDLE_BYTES_MAX &&
-            close_bundle(e, b, &fill, out_cap_bytes, err) != PH_OK)
+        if ((bundle.fill_bytes + p->got_bytes > BUNDLE_BYTES_MAX || bundle.pages != pages) &&
+            close_bundle(e, b, &bundle, out_cap_bytes, err) != PH_OK)
             return err->rc;
+        bundle.pages = pages;
         if (p->source->pages)
             (void)live_pages(e, p->source, 0, bytes, p->got_bytes);
         p->crc32c = crc32c(0, bytes, p->got_bytes);
         p->xxh3 = xxh3_64(bytes, p->got_bytes);
         p->frame = (uint32_t)b->frame_count;
-        p->frame_offset = (uint32_t)fill;
-        memcpy(e->scratch + fill, bytes, p->got_bytes);
-        fill += p->got_bytes;
+        p->frame_offset = (uint32_t)bundle.fill_bytes;
+        memcpy(e->scratch + bundle.fill_bytes, bytes, p->got_bytes);
+        bundle.fill_bytes += p->got_bytes;
     }
-    return close_bundle(e, b, &fill, out_cap_bytes, err);
+    return close_bundle(e, b, &bundle, out_cap_bytes, err);
 }
 
 enum ph_rc encoder_run(struct encoder *e, struct batch *b, size_t out_cap_bytes, struct ph_err *err)
