@@ -80,17 +80,22 @@ static enum ph_rc attrs_of(struct pack_stage *st, const struct source *s,
     return owner_names_place(st->owners, st->writer, s->uid, s->gid, &ret_attrs->owner, err);
 }
 
+/* A file seen in the middle of being extended is nothing to speak of; one that stays odd is. */
 static void note_odd_length(struct pack_stage *st, const struct source *s, uint64_t bytes)
 {
+    struct file_facts now;
+    struct ph_err ignored;
     AUTO_FREE char *shown = NULL;
 
     if (!s->pages || bytes % st->page_bytes == 0)
         return;
+    if (s->fs_path != NULL &&
+        (file_facts_at(s->dirfd, s->fs_path, &now, &ignored) != PH_OK || now.size_bytes != bytes))
+        return;
     shown = str_escape(s->path);
     st->odd_lengths++;
     log_warn("backup.length",
-             "\"%s\" has %llu bytes, not a multiple of the page size %zu; all "
-             "bytes are kept",
+             "\"%s\" has %llu bytes, not a multiple of the page size %zu; all bytes are kept",
              shown, (unsigned long long)bytes, st->page_bytes);
 }
 
