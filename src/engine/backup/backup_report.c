@@ -31,9 +31,17 @@ static void fill_identity(const struct backup_job *job, struct backup_info *info
     info->checksums = job->dir.control.checksum_version != 0;
 }
 
+static void fill_segment(const struct backup_job *job, uint64_t segno, char *ret, size_t ret_bytes)
+{
+    char name[WAL_NAME_TEXT_BYTES];
+
+    (void)wal_segment_name(job->mode.start_tli, segno, job->dir.control.wal_segment_bytes, name,
+                           sizeof name);
+    (void)snprintf(ret, ret_bytes, "%.*s", WAL_SEGMENT_NAME_LEN, name);
+}
+
 static void fill_range(const struct backup_job *job, struct backup_info *info)
 {
-    uint32_t segment = job->dir.control.wal_segment_bytes;
 
     info->timeline = job->mode.start_tli;
     info->start_lsn = job->mode.start_lsn;
@@ -41,10 +49,8 @@ static void fill_range(const struct backup_job *job, struct backup_info *info)
     info->start_time_us = job->start_time_us;
     info->stop_time_us = job->stop_time_us;
     info->published_time_us = time_now_us();
-    (void)wal_segment_name(info->timeline, backup_wal_first(job), segment, info->wal_first,
-                           sizeof info->wal_first);
-    (void)wal_segment_name(info->timeline, backup_wal_last(job), segment, info->wal_last,
-                           sizeof info->wal_last);
+    fill_segment(job, backup_wal_first(job), info->wal_first, sizeof info->wal_first);
+    fill_segment(job, backup_wal_last(job), info->wal_last, sizeof info->wal_last);
 }
 
 static void fill_pages(const struct backup_job *job, struct backup_info *info)
