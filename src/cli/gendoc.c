@@ -40,7 +40,7 @@ static const char file_text[] =
 static const char units_text[] =
     "Sizes take B, kB or KiB, MB or MiB, GB or GiB, TB or TiB (powers of 1024; without a unit "
     "bytes). "
-    "Durations take us, ms, s, min, h, d (without a unit seconds). Times are ISO 8601.";
+    "Durations need a unit: us, ms, s, min, h, d. Times are ISO 8601.";
 
 struct exit_line {
     int code;

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "cli/options.h"
 
 struct walk {
     ini_visit *visit;
@@ -107,8 +108,14 @@ MUST_CHECK static enum ph_rc take_key(struct walk *w, char *at, struct ph_err *e
     char *equals = strchr(at, '=');
     char *value;
 
-    if (equals == NULL)
+    if (equals == NULL) {
+        size_t word_bytes = strcspn(at, " \t");
+
+        /* Only a known word is shown: the rest of a broken line may be a password. */
+        if (option_find(at, word_bytes) != NULL)
+            return err_set(err, PH_CONFIG, "key %.*s has no \"= value\"", (int)word_bytes, at);
         return err_set(err, PH_CONFIG, "it is neither \"key = value\" nor \"[section]\"");
+    }
     *equals = '\0';
     trim_end(at);
     if (*at == '\0')

@@ -87,7 +87,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .type = OPT_TYPE_ENUM,
             .group = GROUP_GENERAL,
             .flags = OPT_IN_FILE,
-            .commands = BIT_BACKUP | BIT_RESTORE,
+            .commands = BIT_CHECK | BIT_BACKUP | BIT_RESTORE,
             .choices = tristate_words,
             .default_text = "auto",
             .help_text =
@@ -102,9 +102,9 @@ static const struct option_spec specs[OPT_COUNT] = {
             .flags = OPT_IN_FILE,
             .commands = CMD_BITS_ALL,
             .placeholder = "PATH",
-            .help_text =
-                "The repository: a folder, on another machine or drive than the database. init "
-                "makes it when it is absent. Required.",
+            .help_text = "The repository: an existing folder, on another machine or drive than the "
+                         "database. It is not made when it is absent, for a drive may just not be "
+                         "mounted. Required.",
         },
     [OPT_PGDATA] =
         {
@@ -154,14 +154,14 @@ static const struct option_spec specs[OPT_COUNT] = {
             .type = OPT_TYPE_DURATION,
             .group = GROUP_PLACE,
             .flags = OPT_IN_FILE,
-            .commands = CMD_BIT(CMD_INIT) | BIT_BACKUP,
+            .commands = BIT_BACKUP,
             .placeholder = "TIME",
             .min = 0,
             .max = 7 * DAY_US,
             .default_text = "0s",
             .help_text =
-                "How long to wait while another process works on the same cluster's repository. "
-                "0s refuses at once.",
+                "How long to wait while another process works on the same cluster's repository, "
+                "or while the server is not ready. 0s refuses at once.",
         },
     [OPT_UPGRADE] =
         {
@@ -238,18 +238,6 @@ static const struct option_spec specs[OPT_COUNT] = {
             .help_text =
                 "auto verifies every page when the cluster has data checksums; corrupt pages are "
                 "named and recorded in the backup. off saves about 0.1 CPU s per GB.",
-        },
-    [OPT_ARCHIVE_CHECK] =
-        {
-            .name = "archive-check",
-            .type = OPT_TYPE_BOOL,
-            .group = GROUP_BACKUP,
-            .flags = OPT_IN_FILE,
-            .commands = BIT_BACKUP,
-            .default_text = "on",
-            .help_text =
-                "Wait until the WAL that the backup needs is in the archive. A backup made with "
-                "off may lack WAL and is not restorable until that WAL arrives.",
         },
     [OPT_ARCHIVE_TIMEOUT] =
         {
@@ -368,7 +356,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .type = OPT_TYPE_SIZE,
             .group = GROUP_RESOURCES,
             .flags = OPT_IN_FILE | OPT_AUTO,
-            .commands = BIT_BACKUP | BIT_RESTORE,
+            .commands = BIT_BACKUP,
             .placeholder = "SIZE",
             .min = 256 * KIB,
             .max = 64 * MIB,
@@ -635,6 +623,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .name = "tablespace-map-all",
             .type = OPT_TYPE_PATH,
             .group = GROUP_RESTORE,
+            .flags = OPT_ABSOLUTE,
             .commands = BIT_RESTORE,
             .placeholder = "PATH",
             .help_text =
@@ -646,6 +635,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .name = "waldir",
             .type = OPT_TYPE_PATH,
             .group = GROUP_RESTORE,
+            .flags = OPT_ABSOLUTE,
             .commands = BIT_RESTORE,
             .placeholder = "PATH",
             .help_text = "Put pg_wal there and leave a symbolic link.",
@@ -655,6 +645,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .name = "config-dir",
             .type = OPT_TYPE_PATH,
             .group = GROUP_RESTORE,
+            .flags = OPT_ABSOLUTE,
             .commands = BIT_RESTORE,
             .placeholder = "PATH",
             .help_text =

@@ -42,7 +42,6 @@ enum opt_id {
     OPT_WITH_WAL,
     OPT_WITH_CONFIG,
     OPT_PAGE_CHECKSUMS,
-    OPT_ARCHIVE_CHECK,
     OPT_ARCHIVE_TIMEOUT,
     OPT_COMPRESS,
     OPT_COMPRESS_LEVEL,
@@ -85,7 +84,7 @@ enum opt_type {
     OPT_TYPE_ENUM,
     OPT_TYPE_INT,
     OPT_TYPE_SIZE,     /* bytes */
-    OPT_TYPE_DURATION, /* microseconds */
+    OPT_TYPE_DURATION, /* microseconds; a unit must be given */
     OPT_TYPE_STRING,
     OPT_TYPE_PATH, /* made absolute on the command line, must be absolute elsewhere */
     OPT_TYPE_LSN,
@@ -110,6 +109,7 @@ enum opt_flag {
     OPT_REPEATS = 4,         /* may be given several times: a list */
     OPT_MAY_HOLD_SECRET = 8, /* never echoed; a password in it is refused on the command line */
     OPT_AUTO = 16,           /* "auto" is accepted beside the numbers; its number is 0 */
+    OPT_ABSOLUTE = 32,       /* the path must be absolute on the command line too */
     OPT_IN_FILE = OPT_IN_GLOBAL | OPT_IN_CLUSTER,
 };
 

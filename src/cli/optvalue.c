@@ -201,12 +201,13 @@ static bool parse_enum(const struct option_spec *spec, const char *text, uint64_
 static bool parse_bounded(const struct option_spec *spec, const char *text, uint64_t *ret)
 {
     uint64_t value;
+    uint64_t bare; /* "30" of what? */
     bool ok;
 
     if (spec->type == OPT_TYPE_SIZE)
         ok = num_parse_size(text, &value);
     else if (spec->type == OPT_TYPE_DURATION)
-        ok = num_parse_duration(text, &value);
+        ok = num_parse_duration(text, &value) && (value == 0 || !num_parse_u64(text, &bare));
     else
         ok = num_parse_u64(text, &value);
     if (!ok || value < spec->min || value > spec->max)
@@ -223,7 +224,8 @@ MUST_CHECK static enum ph_rc parse_path(const struct option_spec *spec, const ch
                       text);
         return err_hint(err, "This version keeps repositories on a file system only.");
     }
-    if (*text == '\0' || (*text != '/' && source != SOURCE_COMMAND_LINE))
+    if (*text == '\0' ||
+        (*text != '/' && (source != SOURCE_COMMAND_LINE || (spec->flags & OPT_ABSOLUTE) != 0)))
         return refuse(spec, text, err);
     if (strlen(text) > 4095)
         return err_set(err, PH_CONFIG, "the path is longer than 4095 bytes");

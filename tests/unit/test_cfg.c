@@ -145,7 +145,8 @@ static void test_errors_of_the_file(void **state)
         {"[global]\nworkers = 2\nworkers = 3\n", {"line 3", "key workers", "line 2"}},
         {"[main]\n[main]\n", {"line 2", "[main]", "line 1"}},
         {"workers = 2\n", {"line 1", "before the first section", "[global]"}},
-        {"[global]\nworkers\n", {"line 2", "neither", NULL}},
+        {"[global]\nworkers\n", {"line 2", "key workers has no", NULL}},
+        {"[global]\ngeheim\n", {"line 2", "neither", NULL}},
         {"[global\n", {"line 1", "closing", NULL}},
         {"[global] x\n", {"line 1", "follows", NULL}},
         {"[]\n", {"line 1", "cannot be a section", NULL}},
@@ -302,8 +303,8 @@ static void test_lists_switches_and_arguments(void **state)
     assert_true(cfg_given(f->cfg, OPT_DELTA));
     assert_int_equal(f->args.positional_count, 1);
     assert_string_equal(f->args.positionals[0], "--odd");
-    assert_int_equal(load(f, "backup --no-archive-check", NULL), PH_OK);
-    assert_false(cfg_bool(f->cfg, OPT_ARCHIVE_CHECK));
+    assert_int_equal(load(f, "backup --no-with-wal", NULL), PH_OK);
+    assert_false(cfg_bool(f->cfg, OPT_WITH_WAL));
     assert_int_equal(load(f, "restore --target-time 2026-11-30T13:03:00Z", NULL), PH_OK);
     assert_int_equal(cfg_time_us(f->cfg, OPT_TARGET_TIME), INT64_C(1796043780000000));
 }

@@ -100,6 +100,7 @@ static void test_numbers_within_bounds(void **state)
         {OPT_DB_TIMEOUT, "30s", true, 30000000},
         {OPT_DB_TIMEOUT, "2min", true, 120000000},
         {OPT_DB_TIMEOUT, "10ms", false, 0},
+        {OPT_DB_TIMEOUT, "30", false, 0},
         {OPT_LOCK_TIMEOUT, "0", true, 0},
         {OPT_COMPRESS, "lz4", true, COMPRESS_LZ4},
         {OPT_COMPRESS, "gzip", false, 0},
