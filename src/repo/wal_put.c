@@ -2,20 +2,20 @@
 /*
  * Storing a WAL file (wal_put.h).
  *
- * The encoder is a thread that pushes finished frames into a queue; without one the frames are made
- * at commit. The writer of the upload works in the background either way.
+ * Frames are independent, so the two threads take the next one from a counter. The writer of the upload
+ * works in the background either way.
  */
 #include "repo/wal_put.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/num.h"
-#include "base/queue.h"
+#include "codec/checksum.h"
 #include "format/frame.h"
 #include "format/wal_object.h"
 #include "repo/repo_keys.h"
@@ -27,21 +27,43 @@ struct chunk {
     uint8_t bytes[];
 };
 
+/* What a thread needs to make frames. */
+struct encoder {
+    struct codec_ctx *codec;
+    uint8_t *scratch; /* one encoded frame */
+};
+
 struct wal_put {
     const struct wal_archive *archive;
     struct wal_put_opts opts;
     char name[WAL_NAME_TEXT_BYTES];
     struct wal_name parsed;
-    struct codec_ctx *codec;
-    uint8_t *scratch;     /* one encoded frame */
-    struct queue *frames; /* NULL: frames are made at commit */
-    pthread_t encoder;
-    enum ph_rc encoder_rc;
-    struct ph_err encoder_err;
+    size_t frame_total;
+    struct encoder own;
+    uint8_t sha256[SHA256_BYTES];
+    struct chunk **chunks; /* NULL: frames are made as they are written */
+    atomic_size_t next;    /* the frame to be made next; beyond the end: stop */
+    bool helping;          /* the thread has not been joined */
+    pthread_t helper;
+    enum ph_rc helper_rc;
+    struct ph_err helper_err;
 };
 
-/* Frame number `index` into scratch. */
-static enum ph_rc encode_frame(struct wal_put *p, size_t index, size_t *ret_len, struct ph_err *err)
+static void encoder_init(struct encoder *e, const struct wal_put_opts *opts)
+{
+    e->codec = codec_ctx_new(opts->compress, opts->compress_level);
+    e->scratch = xmalloc(frame_encoded_max(WAL_OBJECT_FRAME_RAW, FRAME_TABLE_BLOCK_LOG2));
+}
+
+static void encoder_release(struct encoder *e)
+{
+    codec_ctx_free(e->codec);
+    free(e->scratch);
+}
+
+/* Frame number `index` into the encoder's scratch. */
+static enum ph_rc encode_frame(const struct wal_put *p, struct encoder *e, size_t index,
+                               size_t *ret_len, struct ph_err *err)
 {
     size_t at = index * WAL_OBJECT_FRAME_RAW;
     struct frame_spec spec = {
@@ -52,7 +74,7 @@ static enum ph_rc encode_frame(struct wal_put *p, size_t index, size_t *ret_len,
     };
     struct frame_head head;
 
-    if (frame_encode(&spec, p->codec, p->scratch,
+    if (frame_encode(&spec, e->codec, e->scratch,
                      frame_encoded_max(WAL_OBJECT_FRAME_RAW, FRAME_TABLE_BLOCK_LOG2), &head,
                      err) != PH_OK)
         return err->rc;
@@ -60,56 +82,43 @@ static enum ph_rc encode_frame(struct wal_put *p, size_t index, size_t *ret_len,
     return PH_OK;
 }
 
-static size_t frame_total(const struct wal_put *p)
+/* Make frames that nobody has begun until there are none. */
+static enum ph_rc encode_share(struct wal_put *p, struct encoder *e, struct ph_err *err)
 {
-    return (p->opts.len_bytes + WAL_OBJECT_FRAME_RAW - 1) / WAL_OBJECT_FRAME_RAW;
-}
-
-static void *encoder_main(void *arg)
-{
-    struct wal_put *p = arg;
-    size_t total = frame_total(p);
-
-    for (size_t i = 0; i < total; i++) {
+    for (;;) {
+        size_t index = atomic_fetch_add(&p->next, 1);
         struct chunk *c;
         size_t len = 0;
 
-        p->encoder_rc = encode_frame(p, i, &len, &p->encoder_err);
-        if (p->encoder_rc != PH_OK)
-            break;
+        if (index >= p->frame_total)
+            return PH_OK;
+        if (encode_frame(p, e, index, &len, err) != PH_OK)
+            return err->rc;
         c = xmalloc(sizeof *c + len);
         c->len_bytes = len;
-        memcpy(c->bytes, p->scratch, len);
-        if (!queue_push(p->frames, c)) {
-            free(c);
-            break;
-        }
+        memcpy(c->bytes, e->scratch, len);
+        p->chunks[index] = c;
     }
-    queue_close(p->frames);
+}
+
+static void *helper_main(void *arg)
+{
+    struct wal_put *p = arg;
+    struct encoder e;
+
+    if (p->opts.sha256 == NULL)
+        sha256_of(p->opts.bytes, p->opts.len_bytes, p->sha256);
+    encoder_init(&e, &p->opts);
+    p->helper_rc = encode_share(p, &e, &p->helper_err);
+    encoder_release(&e);
     return NULL;
 }
 
-static void encoder_start(struct wal_put *p)
+static void helper_join(struct wal_put *p)
 {
-    p->frames = queue_new(WAL_PUT_FRAMES_MAX);
-    if (fault_errno("alloc") == 0 && pthread_create(&p->encoder, NULL, encoder_main, p) == 0)
-        return;
-    queue_free(p->frames); /* no thread to be had: slower, not a failure */
-    p->frames = NULL;
-}
-
-static void encoder_stop(struct wal_put *p)
-{
-    struct chunk *c;
-
-    if (p->frames == NULL)
-        return;
-    queue_close(p->frames);
-    while ((c = queue_pop(p->frames)) != NULL)
-        free(c);
-    (void)pthread_join(p->encoder, NULL);
-    queue_free(p->frames);
-    p->frames = NULL;
+    if (p->helping)
+        (void)pthread_join(p->helper, NULL);
+    p->helping = false;
 }
 
 enum ph_rc wal_put_begin(const struct wal_archive *a, const struct wal_put_opts *opts,
@@ -126,12 +135,20 @@ enum ph_rc wal_put_begin(const struct wal_archive *a, const struct wal_put_opts 
     p = xcalloc(1, sizeof *p);
     p->archive = a;
     p->opts = *opts;
+    p->opts.name = p->name;
     (void)snprintf(p->name, sizeof p->name, "%s", opts->name);
     p->parsed = parsed;
-    p->codec = codec_ctx_new(opts->compress, opts->compress_level);
-    p->scratch = xmalloc(frame_encoded_max(WAL_OBJECT_FRAME_RAW, FRAME_TABLE_BLOCK_LOG2));
-    if (opts->parallel && frame_total(p) > 1)
-        encoder_start(p);
+    p->frame_total = (opts->len_bytes + WAL_OBJECT_FRAME_RAW - 1) / WAL_OBJECT_FRAME_RAW;
+    if (opts->sha256 != NULL)
+        memcpy(p->sha256, opts->sha256, sizeof p->sha256);
+    encoder_init(&p->own, opts);
+    if (opts->parallel && p->frame_total > 1 && p->frame_total <= WAL_PUT_FRAMES_MAX) {
+        p->chunks = xcalloc(p->frame_total, sizeof(struct chunk *));
+        /* No thread to be had: slower, not a failure. */
+        p->helping = pthread_create(&p->helper, NULL, helper_main, p) == 0;
+    }
+    if (!p->helping && opts->sha256 == NULL)
+        sha256_of(opts->bytes, opts->len_bytes, p->sha256);
     *ret_put = p;
     return PH_OK;
 }
@@ -140,13 +157,32 @@ void wal_put_abort(struct wal_put *p)
 {
     if (p == NULL)
         return;
-    encoder_stop(p);
-    codec_ctx_free(p->codec);
-    free(p->scratch);
+    atomic_store(&p->next, p->frame_total);
+    helper_join(p);
+    for (size_t i = 0; p->chunks != NULL && i < p->frame_total; i++)
+        free(p->chunks[i]);
+    free(p->chunks);
+    encoder_release(&p->own);
     free(p);
 }
 
-static struct wal_object object_of(const struct wal_put *p, const uint8_t sha256[32])
+/* Hash and frames are there, or will be made as they are written. */
+static enum ph_rc work_finish(struct wal_put *p, struct ph_err *err)
+{
+    enum ph_rc rc = PH_OK;
+
+    if (p->chunks == NULL)
+        return PH_OK;
+    rc = encode_share(p, &p->own, err);
+    helper_join(p);
+    if (rc == PH_OK && p->helper_rc != PH_OK) {
+        *err = p->helper_err;
+        rc = p->helper_rc;
+    }
+    return rc;
+}
+
+static struct wal_object object_of(const struct wal_put *p)
 {
     static const enum wal_object_kind kinds[] = {
         [WAL_NAME_SEGMENT] = WAL_OBJECT_SEGMENT,
@@ -161,7 +197,7 @@ static struct wal_object object_of(const struct wal_put *p, const uint8_t sha256
         .timeline = p->parsed.tli,
     };
 
-    memcpy(w.sha256, sha256, sizeof w.sha256);
+    memcpy(w.sha256, p->sha256, sizeof w.sha256);
     if (w.kind == WAL_OBJECT_SEGMENT || w.kind == WAL_OBJECT_PARTIAL) {
         w.system_identifier = id->system_identifier;
         w.pg_major = id->pg_major;
@@ -176,28 +212,18 @@ static struct wal_object object_of(const struct wal_put *p, const uint8_t sha256
 static enum ph_rc write_frames(struct wal_put *p, struct store_upload *u, uint64_t *ret_bytes,
                                struct ph_err *err)
 {
-    size_t total = frame_total(p);
-
-    for (size_t i = 0; i < total; i++) {
-        struct chunk *c = NULL;
-        const uint8_t *bytes = p->scratch;
+    for (size_t i = 0; i < p->frame_total; i++) {
+        const uint8_t *bytes = p->own.scratch;
         size_t len = 0;
-        enum ph_rc rc = PH_OK;
 
-        if (p->frames == NULL) {
-            rc = encode_frame(p, i, &len, err);
-        } else if ((c = queue_pop(p->frames)) == NULL) {
-            *err = p->encoder_err; /* the queue ends early only after an error */
-            rc = p->encoder_rc;
-        } else {
-            bytes = c->bytes;
-            len = c->len_bytes;
+        if (p->chunks != NULL) {
+            bytes = p->chunks[i]->bytes;
+            len = p->chunks[i]->len_bytes;
+        } else if (encode_frame(p, &p->own, i, &len, err) != PH_OK) {
+            return err->rc;
         }
-        if (rc == PH_OK)
-            rc = store_upload_write(u, bytes, len, err);
-        free(c);
-        if (rc != PH_OK)
-            return rc;
+        if (store_upload_write(u, bytes, len, err) != PH_OK)
+            return err->rc;
         *ret_bytes += len;
     }
     return PH_OK;
@@ -221,10 +247,10 @@ static enum ph_rc blocks_begin(const struct wal_put *p, const struct repo_key *k
 }
 
 static enum ph_rc object_begin(struct wal_put *p, const struct repo_key *key,
-                               const uint8_t sha256[32], struct store_upload **ret_upload,
-                               uint64_t *ret_bytes, struct ph_err *err)
+                               struct store_upload **ret_upload, uint64_t *ret_bytes,
+                               struct ph_err *err)
 {
-    struct wal_object w = object_of(p, sha256);
+    struct wal_object w = object_of(p);
     uint8_t header[WAL_OBJECT_HEADER_BYTES];
     struct store_upload *u;
 
@@ -258,7 +284,7 @@ static void blocks_take_away(const struct wal_put *p, const struct repo_key *key
     buf_release(&now);
 }
 
-static enum ph_rc publish(struct wal_put *p, const uint8_t sha256[32], const struct buf *blocks,
+static enum ph_rc publish(struct wal_put *p, const struct buf *blocks,
                           struct wal_put_result *ret_result, struct ph_err *err)
 {
     const struct wal_archive *a = p->archive;
@@ -276,7 +302,7 @@ static enum ph_rc publish(struct wal_put *p, const uint8_t sha256[32], const str
     if (blocks != NULL && blocks_begin(p, &blocks_key, blocks, &uploads[count], err) != PH_OK)
         return err->rc;
     count += blocks != NULL;
-    if (object_begin(p, &key, sha256, &uploads[count], &bytes, err) != PH_OK) {
+    if (object_begin(p, &key, &uploads[count], &bytes, err) != PH_OK) {
         if (count > 0)
             store_upload_abort(uploads[0]);
         return err->rc;
@@ -292,18 +318,21 @@ static enum ph_rc publish(struct wal_put *p, const uint8_t sha256[32], const str
     if (wal_archive_head(a, p->name, &head, err) != PH_OK)
         return err->rc;
     ret_result->was_there = true;
-    rc = wal_archive_same(a, p->name, &head, p->opts.len_bytes, sha256, err);
+    rc = wal_archive_same(a, p->name, &head, p->opts.len_bytes, p->sha256, err);
     if (rc == PH_REFUSED && blocks != NULL)
         blocks_take_away(p, &blocks_key, blocks);
     return rc;
 }
 
-enum ph_rc wal_put_commit(struct wal_put *p, const uint8_t sha256[32], const struct buf *blocks,
+enum ph_rc wal_put_commit(struct wal_put *p, const struct buf *blocks,
                           struct wal_put_result *ret_result, struct ph_err *err)
 {
     struct wal_put_result result = {0};
-    enum ph_rc rc = publish(p, sha256, blocks, &result, err);
+    enum ph_rc rc = work_finish(p, err);
 
+    if (rc == PH_OK)
+        rc = publish(p, blocks, &result, err);
+    memcpy(result.sha256, p->sha256, sizeof result.sha256);
     wal_put_abort(p);
     if (rc == PH_OK)
         *ret_result = result;

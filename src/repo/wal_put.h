@@ -2,8 +2,10 @@
 /*
  * One file on its way into the WAL archive.
  *
- * Compression runs while the caller hashes and checks the same bytes; what it makes waits in memory, at
- * most WAL_PUT_FRAMES_MAX frames, until the hash, which stands at the object's beginning, is known.
+ * With `parallel` a thread hashes and then compresses while the caller checks the same bytes; the caller
+ * takes part in the compression when it is done with that (wal_put_commit). The frames wait in memory
+ * for the hash, which stands at the object's beginning. Files of more than WAL_PUT_FRAMES_MAX frames
+ * are hashed first and compressed as they are written, so memory stays bounded.
  * The block summary is made visible before the segment, in one wait for the drive. Two pushers of the
  * same bytes may meet: both succeed, one object stays. Two pushers of different bytes under one
  * name: one is refused and takes its summary away; a summary that is missing is made again from the
@@ -31,11 +33,13 @@ struct wal_put_opts {
     size_t len_bytes;     /* 1..WAL_OBJECT_RAW_BYTES_MAX */
     enum codec_method compress;
     int compress_level;
-    bool parallel; /* compress in a thread of its own while the caller hashes and checks */
+    const uint8_t *sha256; /* 32 bytes where the caller knows it; NULL: it is made here */
+    bool parallel;         /* with a thread beside the caller's */
 };
 
 struct wal_put_result {
-    bool was_there; /* the same content was stored already: nothing was written */
+    uint8_t sha256[32]; /* of the file's bytes */
+    bool was_there;     /* the same content was stored already: nothing was written */
     uint64_t stored_bytes;
 };
 
@@ -50,13 +54,11 @@ MUST_CHECK enum ph_rc wal_put_begin(const struct wal_archive *a, const struct wa
 /*
  * Publish. Takes the put in every case.
  *
- * sha256    of the file's bytes
  * blocks    the encoded block summary (segments), NULL: none
  * Errors    REFUSED: other content is stored under this name; NO_SPACE, AUTH, IO
  */
-MUST_CHECK enum ph_rc wal_put_commit(struct wal_put *p, const uint8_t sha256[32],
-                                     const struct buf *blocks, struct wal_put_result *ret_result,
-                                     struct ph_err *err);
+MUST_CHECK enum ph_rc wal_put_commit(struct wal_put *p, const struct buf *blocks,
+                                     struct wal_put_result *ret_result, struct ph_err *err);
 void wal_put_abort(struct wal_put *p); /* NULL is fine */
 
 #endif

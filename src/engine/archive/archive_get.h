@@ -16,9 +16,10 @@
 #include "store/store.h"
 
 struct archive_get_opts {
-    const char *name;    /* %f */
-    const char *path;    /* %p: absolute, or relative to the working directory */
-    const char *pgdata;  /* relative paths are resolved there where the working directory is another; may be NULL */
+    const char *name; /* %f */
+    const char *path; /* %p: absolute, or relative to the working directory */
+    const char *
+        pgdata; /* relative paths are resolved there where the working directory is another; may be NULL */
     const struct store_opts *store; /* opened here, and again by the process that fetches ahead */
     const char *cluster;
     unsigned prefetch;      /* segments to fetch ahead; 0: none */

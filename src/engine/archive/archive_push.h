@@ -18,7 +18,7 @@
 #include "store/store.h"
 
 struct archive_push_opts {
-    const char *path;    /* as the server gave it (%p): absolute, or relative to the data directory */
+    const char *path; /* as the server gave it (%p): absolute, or relative to the data directory */
     const char *pgdata;  /* where relative paths are resolved first; NULL: the working directory */
     struct store *store; /* borrowed */
     const char *cluster;
@@ -30,15 +30,15 @@ struct archive_push_opts {
 };
 
 struct archive_push_result {
-    char name[64];            /* the file's name */
-    bool was_there;           /* the same content was stored already */
-    bool by_note;             /* ... and an earlier call had proven it */
-    uint64_t raw_bytes;       /* of the named file */
-    uint64_t stored_bytes;    /* 0 where nothing was written */
-    unsigned others_stored;   /* of the backlog */
-    unsigned others_present;  /* of the backlog: the same content was stored already */
-    unsigned others_failed;   /* left to their own calls; also logged */
-    uint64_t duration_us;     /* of the named file alone */
+    char name[64];           /* the file's name */
+    bool was_there;          /* the same content was stored already */
+    bool by_note;            /* ... and an earlier call had proven it */
+    uint64_t raw_bytes;      /* of the named file */
+    uint64_t stored_bytes;   /* 0 where nothing was written */
+    unsigned others_stored;  /* of the backlog */
+    unsigned others_present; /* of the backlog: the same content was stored already */
+    unsigned others_failed;  /* left to their own calls; also logged */
+    uint64_t duration_us;    /* of the named file alone */
 };
 
 /*
