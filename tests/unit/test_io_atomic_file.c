@@ -58,8 +58,8 @@ static void noreplace_keeps_what_is_there(void **state)
     AUTO_FREE char *path = pattern_file(*state, "a", 100);
     struct ph_err err;
 
-    assert_int_equal(
-        atomic_file_put(AT_FDCWD, path, 0600, "x", 1, ATOMIC_FILE_NOREPLACE, &err), PH_EXISTS);
+    assert_int_equal(atomic_file_put(AT_FDCWD, path, 0600, "x", 1, ATOMIC_FILE_NOREPLACE, &err),
+                     PH_EXISTS);
     assert_true(file_is_pattern(path, 100));
     assert_int_equal(count_names(*state), 1);
     assert_int_equal(atomic_file_put(AT_FDCWD, path, 0600, "x", 1, ATOMIC_FILE_REPLACE, &err),

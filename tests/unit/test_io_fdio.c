@@ -153,9 +153,10 @@ static void each_wrapper_is_a_fault_point(void **state)
         const char *spec;
         int exit_code;
     } rows[] = {
-        {"open:1:EACCES", 10},   {"write:1:ENOSPC", 11}, {"write:2:EIO", 12},  {"read:1:EIO", 13},
-        {"fsync:1:EIO", 14},     {"fsync:2:EIO", 14},    {"truncate:1:EIO", 15}, {"rename:1:EIO", 16},
-        {"unlink:1:EACCES", 17}, {"mkdir:1:EROFS", 18},  {"sql:1:EIO", 0},
+        {"open:1:EACCES", 10},  {"write:1:ENOSPC", 11}, {"write:2:EIO", 12},
+        {"read:1:EIO", 13},     {"fsync:1:EIO", 14},    {"fsync:2:EIO", 14},
+        {"truncate:1:EIO", 15}, {"rename:1:EIO", 16},   {"unlink:1:EACCES", 17},
+        {"mkdir:1:EROFS", 18},  {"sql:1:EIO", 0},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

@@ -24,11 +24,10 @@ static struct fixture *new_fixture(enum ring_kind kind, bool with_pool)
 
     f->dir = scratch_new(".");
     assert_int_equal(pool_new(SLAB, DEPTH, &f->pool, &err), PH_OK);
-    rc = ring_new(&(struct ring_opts){.kind = kind,
-                                      .depth = DEPTH,
-                                      .threads = 3,
-                                      .pool = with_pool ? f->pool : NULL},
-                  &f->ring, &err);
+    rc = ring_new(
+        &(struct ring_opts){
+            .kind = kind, .depth = DEPTH, .threads = 3, .pool = with_pool ? f->pool : NULL},
+        &f->ring, &err);
     if (kind == RING_URING && rc == PH_AUTH)
         print_message("skipped: %s\n", err.text);
     else
@@ -194,7 +193,8 @@ static void auto_becomes_threads(void *arg)
     struct ph_err err;
 
     (void)arg;
-    CHILD_EXPECT(ring_new(&(struct ring_opts){.kind = RING_AUTO, .depth = 2}, &ring, &err) == PH_OK);
+    CHILD_EXPECT(ring_new(&(struct ring_opts){.kind = RING_AUTO, .depth = 2}, &ring, &err) ==
+                 PH_OK);
     CHILD_EXPECT(ring_kind(ring) == RING_THREADS);
     CHILD_EXPECT(strcmp(ring_describe(ring), "threads") == 0);
     ring_free(ring);
