@@ -5,6 +5,7 @@
 #include "cli/command.h"
 
 #include "base/jsonx.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "cli/command_common.h"
 #include "cli/output.h"
@@ -60,6 +61,17 @@ static void report_text(struct command_run *run, const struct check_report *repo
     table_release(&t);
 }
 
+/* The first failure, for those who do not read the table. */
+static void log_failure(const struct check_report *report)
+{
+    for (size_t i = 0; i < report->step_count; i++) {
+        if (report->steps[i].outcome != CHECK_FAILED)
+            continue;
+        log_error("check.failed", "%s: %s", report->steps[i].name, report->steps[i].text);
+        return;
+    }
+}
+
 enum ph_rc cmd_check(struct command_run *run, struct ph_err *err)
 {
     const struct store_opts store_opts = command_store_opts(run);
@@ -88,6 +100,7 @@ enum ph_rc cmd_check(struct command_run *run, struct ph_err *err)
         report_json(run, &report);
     else
         report_text(run, &report);
+    log_failure(&report);
     run->exit_code = output_exit_code(CMD_CHECK, report.first_rc);
     check_report_release(&report);
     return PH_OK;

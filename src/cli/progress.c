@@ -43,6 +43,7 @@ struct progress {
     uint64_t next_us;
     const char *phase_text;
     uint64_t phase_us;
+    uint64_t phase_done_bytes; /* when the phase began */
     struct sample samples[SAMPLES];
     size_t sample_count;
 };
@@ -127,8 +128,12 @@ static struct progress_view look(struct progress *p, uint64_t now_us)
     if (v.phase_text != p->phase_text) {
         p->phase_text = v.phase_text;
         p->phase_us = now_us;
+        p->phase_done_bytes = v.done_bytes;
         p->sample_count = 0;
     }
+    /* A phase that moves nothing shows its time, not the numbers of the one before. */
+    if (v.done_bytes == p->phase_done_bytes)
+        v.done_bytes = v.total_bytes = 0;
     v.phase_us = now_us - p->phase_us;
     v.rate_bytes_per_sec = sample_rate(p, now_us, v.done_bytes);
     return v;

@@ -10,6 +10,9 @@
 #include "format/wal_name.h"
 #include "repo/wal_archive.h"
 
+#define WAIT_STEP_US    UINT64_C(1000000)
+#define FAILURES_ENOUGH 3
+
 /* What the server's archiver says of itself; "" where it says nothing of use. */
 static void archiver_words(struct check_job *job, char *buf, size_t buf_bytes)
 {
@@ -53,23 +56,49 @@ MUST_CHECK static enum ph_rc finish_segment(struct check_job *job, ph_tli *ret_t
     return PH_OK;
 }
 
-static void wait_for_segment(struct check_job *job, ph_tli tli, uint64_t segno)
+/* true: since the switch the archiver has failed again and again; more waiting is of no use. */
+static bool archiver_gave_up(struct check_job *job, uint64_t failed_before)
 {
-    struct wal_archive archive;
-    char name[WAL_NAME_TEXT_BYTES];
-    char words[256];
-    uint64_t missing;
-    uint64_t began_us = time_mono_us();
+    struct server_archiver a;
     struct ph_err err;
+
+    return server_archiver(job->session, &a, &err) == PH_OK && a.known && a.failing &&
+           a.failed_count >= failed_before + FAILURES_ENOUGH;
+}
+
+/* Until it is there, the time is over, or the archiver has given up. */
+MUST_CHECK static enum ph_rc watch_archive(struct check_job *job, ph_tli tli, uint64_t segno,
+                                           struct ph_err *err)
+{
+    struct server_archiver before = {0};
+    struct wal_archive archive;
+    uint64_t until_us = time_mono_us() + job->opts->archive_timeout_us;
+    uint64_t missing;
     enum ph_rc rc;
 
     wal_archive_init(&archive, job->store, &job->cluster, 0);
+    if (server_archiver(job->session, &before, err) != PH_OK)
+        return err->rc;
+    do {
+        rc = wal_archive_wait(&archive, tli, segno, segno, WAIT_STEP_US, &missing, err);
+    } while (rc == PH_TIMEOUT && time_mono_us() < until_us &&
+             !archiver_gave_up(job, before.failed_count));
+    return rc;
+}
+
+static void wait_for_segment(struct check_job *job, ph_tli tli, uint64_t segno)
+{
+    char name[WAL_NAME_TEXT_BYTES];
+    char words[256];
+    uint64_t began_us = time_mono_us();
+    struct ph_err err;
+    enum ph_rc rc = watch_archive(job, tli, segno, &err);
+    double took_s = (double)(time_mono_us() - began_us) / 1e6;
+
     (void)wal_segment_name(tli, segno, job->server.wal_segment_bytes, name, sizeof name);
-    rc = wal_archive_wait(&archive, tli, segno, segno, job->opts->archive_timeout_us, &missing,
-                          &err);
     if (rc == PH_OK) {
         check_add(job, "archive", CHECK_OK, "segment %s came through archive_command in %.1f s",
-                  name, (double)(time_mono_us() - began_us) / 1e6);
+                  name, took_s);
         return;
     }
     if (rc != PH_TIMEOUT) {
@@ -77,10 +106,9 @@ static void wait_for_segment(struct check_job *job, ph_tli tli, uint64_t segno)
         return;
     }
     archiver_words(job, words, sizeof words);
-    (void)err_set(&err, PH_TIMEOUT, "segment %s has not arrived in %.0f s%s", name,
-                  (double)job->opts->archive_timeout_us / 1e6, words);
+    (void)err_set(&err, PH_TIMEOUT, "segment %s has not arrived in %.0f s%s", name, took_s, words);
+    (void)err_hint(&err, "Look into the server's log for what archive_command says.");
     check_add_error(job, "archive", &err);
-    check_hint(job, "Look into the server's log for what archive_command says.");
 }
 
 void check_archiving(struct check_job *job)

@@ -96,8 +96,9 @@ static void check_place(struct check_job *job, const char *name, const char *dir
     if (drives_probe(dir, &drives, &err) != PH_OK || !drives.known)
         check_add(job, name, CHECK_OK, "works in \"%s\"", dir);
     else
-        check_add(job, name, CHECK_OK, "works in \"%s\" (%s of %u %s%s)", dir, drives.kind,
-                  drives.count, drives.nvme ? "NVMe " : "", drives.count == 1 ? "drive" : "drives");
+        check_add(job, name, CHECK_OK, "works in \"%s\", on %u %sdrive%s%s%s", dir, drives.count,
+                  drives.nvme ? "NVMe " : "", drives.count == 1 ? "" : "s",
+                  drives.count == 1 ? "" : " of a ", drives.count == 1 ? "" : drives.kind);
 }
 
 void check_direct_io(struct check_job *job)
