@@ -1,0 +1,173 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Measure pghush against its peers on this machine: `make bench`, or parts of it with --only.
+
+Needs root (packages, an unprivileged user, dropping caches, control groups) and about 60 GB below
+BENCH_DIR.  See docs/benchmarks.md for what each row means.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+
+import dataset
+import host
+import tools
+from groups import Group
+from measure import Meter
+from report import MISS, Report
+from residency import files_below
+from rows_backup import row_backup, row_raw
+from rows_cache import row_cache, row_half, row_warm
+from rows_many import row_many
+from rows_restore import row_delta, row_restore
+from rows_wal import row_get, row_push, row_summary
+
+ROWS = {
+    "backup": row_backup,
+    "raw": row_raw,
+    "cache": row_cache,
+    "warm": row_warm,
+    "half": row_half,
+    "restore": row_restore,
+    "delta": row_delta,
+    "push": row_push,
+    "get": row_get,
+    "summary": row_summary,
+    "many": row_many,
+}
+
+
+class Bench:
+    """Everything the rows share: where, how large, how often, the server, the tools, the report."""
+
+    def __init__(self, options):
+        self.runs = options.runs
+        self.scratch = host.make_dir(os.path.abspath(options.dir), 0o755)
+        self.sizes = dataset.Sizes(options.scale)
+        self.entry = host.ensure_user()
+        self.report = Report(host.describe())
+        self.report.machine.update(scale=options.scale, runs=options.runs)
+        self.tool_group, self.server_group = Group("tool"), Group("server")
+        self.meter = Meter(self.entry, self.tool_group, self.server_group, self.scratch)
+        self.socket_dir = host.make_dir(f"{self.scratch}/run")
+        self.binary = self.copy_binary(options.binary)
+        self.known = {}
+        self.backed_up = set()
+        self.archive = None
+        self.memory_dir = None
+        self.server = None
+
+    def copy_binary(self, path):
+        """The unprivileged user may not be able to reach the build folder."""
+        folder = host.make_dir(f"{self.scratch}/bin", 0o755)
+        shutil.copy2(path, f"{folder}/pghush")
+        os.chmod(f"{folder}/pghush", 0o755)
+        return f"{folder}/pghush"
+
+    def start_main(self):
+        if self.server is None:
+            self.server = dataset.ensure_main(self.scratch, self.sizes, self.entry, self.server_group,
+                                              self.socket_dir)
+        self.server.start()
+
+    def database_bytes(self):
+        """Bytes of all files that a backup has to read."""
+        wal = f"{self.server.data_dir}/pg_wal/"
+        return sum(size for path, size in files_below(self.server.data_dir) if not path.startswith(wal))
+
+    def tool(self, name, make):
+        """A tool by name, configured and prepared when it is first asked for."""
+        if name not in self.known:
+            folder = f"{self.scratch}/tools/{len(self.known)}"
+            host.make_dir(f"{self.scratch}/tools", 0o755)
+            made = make(folder)
+            made.name = name
+            made.prepare()
+            self.known[name] = made
+        return self.known[name]
+
+    def pghush(self, name, server=None, **settings):
+        return self.tool(name, lambda folder: tools.Pghush(self.meter, folder, server or self.server, self.binary,
+                                                           **settings))
+
+    def peer(self, kind, name=None, server=None, **settings):
+        make = getattr(tools, kind)
+        return self.tool(name or make.name, lambda folder: make(self.meter, folder, server or self.server, **settings))
+
+    def wal_archive(self, make):
+        if self.archive is None:
+            self.archive = make(self)
+        return self.archive
+
+    def close(self):
+        """Stop what runs, remove what a next run would not want; the data sets stay."""
+        if self.server is not None:
+            self.server.stop()
+        for group in (self.tool_group, self.server_group):
+            group.remove()
+        for path in (f"{self.scratch}/tools", f"{self.scratch}/restored", f"{self.scratch}/recovering",
+                     f"{self.scratch}/many", self.memory_dir):
+            if path:
+                host.remove_tree(path)
+
+
+def parse(argv):
+    environment = os.environ
+    parser = argparse.ArgumentParser(description="Measure pghush against its peers.")
+    parser.add_argument("--only", default=",".join(ROWS), help=f"rows, separated by commas: {', '.join(ROWS)}")
+    parser.add_argument("--dir", default=environment.get("BENCH_DIR", "/var/tmp/pghush-bench"))
+    parser.add_argument("--scale", type=int, default=int(environment.get("BENCH_SCALE", dataset.FULL_SCALE)))
+    parser.add_argument("--runs", type=int, default=int(environment.get("BENCH_RUNS", 3)))
+    parser.add_argument("--binary", default=environment.get("BENCH_BINARY", "build/pghush"))
+    options = parser.parse_args(argv)
+    options.rows = options.only.split(",")
+    unknown = [name for name in options.rows if name not in ROWS]
+    if unknown:
+        parser.error(f"unknown row {unknown[0]!r}; there are {', '.join(ROWS)}")
+    if options.scale < 1 or options.runs < 1:
+        parser.error("scale and runs are at least 1")
+    if not os.path.exists(options.binary):
+        parser.error(f"there is no {options.binary}; build it first with `make build`")
+    if os.geteuid() != 0:
+        parser.error("run it as root: it installs peers, creates a user, drops caches and makes control groups")
+    return options
+
+
+def write_results(bench):
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    for path, text in ((f"results-{stamp}.json", bench.report.as_json()), ("results.md", bench.report.as_markdown())):
+        with open(f"{bench.scratch}/{path}", "w", encoding="utf-8") as out:
+            out.write(text)
+    host.say(f"bench: results are in {bench.scratch}/results.md and results-{stamp}.json")
+
+
+def main(argv):
+    options = parse(argv)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    host.install_peers()
+    bench = Bench(options)
+    failed = []
+    try:
+        bench.start_main()
+        for name in options.rows:
+            host.say(f"row {name}: {ROWS[name].__doc__.splitlines()[0]}")
+            try:
+                ROWS[name](bench)
+            except Exception as problem:  # one row that fails must not cost the others
+                failed.append(name)
+                bench.report.note(f"{name}: failed: {problem}")
+    finally:
+        bench.close()
+        write_results(bench)
+    print(bench.report.as_markdown())
+    print(json.dumps({"misses": len(bench.report.misses()), "failed_rows": failed, "verdicts": len(bench.report.lines)}))
+    return 1 if failed or any(line.verdict == MISS for line in bench.report.lines) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
