@@ -200,13 +200,43 @@ static void add_external(struct server *server, struct server_external *list, co
         (struct server_external){.path = keep(&server->arena, path), .what = what};
 }
 
-static enum ph_rc add_sources(struct session *s, struct server *server,
-                              struct server_external *list, const char *sql, struct ph_err *err)
+/* A view that names configuration files, and what reading it takes. */
+struct file_view {
+    const char *view;
+    const char *function; /* behind the view; NULL = everybody may */
+    const char *column;
+    unsigned since_major;
+};
+
+static enum ph_rc may_read(struct session *s, const struct file_view *v, bool *ret_may,
+                           struct ph_err *err)
 {
     AUTO(session_rows) rows = {0};
+    const char *params[] = {v->function, v->view};
+    struct session_query query = {.sql =
+                                      "SELECT pg_catalog.has_function_privilege($1, 'EXECUTE') AND"
+                                      " pg_catalog.has_table_privilege($2, 'SELECT')",
+                                  .params = params,
+                                  .param_count = 2};
+
+    *ret_may = v->function == NULL;
+    if (v->function == NULL)
+        return PH_OK;
+    if (session_query(s, &query, &rows, err) != PH_OK)
+        return err->rc;
+    *ret_may = session_rows_bool(&rows, 0, 0);
+    return PH_OK;
+}
+
+static enum ph_rc add_files(struct session *s, struct server *server, struct server_external *list,
+                            const struct file_view *v, struct ph_err *err)
+{
+    AUTO(session_rows) rows = {0};
+    AUTO_FREE char *sql =
+        xasprintf("SELECT DISTINCT %s FROM %s WHERE %s IS NOT NULL", v->column, v->view, v->column);
 
     if (session_query_sql(s, sql, &rows, err) != PH_OK)
-        return err_ctx(err, "could not read the names of configuration files");
+        return err->rc;
     for (size_t row = 0; row < session_rows_count(&rows); row++)
         add_external(server, list, session_rows_text(&rows, row, 0), "include");
     return PH_OK;
@@ -216,24 +246,24 @@ static enum ph_rc add_sources(struct session *s, struct server *server,
 static enum ph_rc load_includes(struct session *s, struct server *server,
                                 struct server_external *list, struct ph_err *err)
 {
-    AUTO(session_rows) rows = {0};
+    static const struct file_view views[] = {
+        {"pg_catalog.pg_settings", NULL, "sourcefile", 0},
+        {"pg_catalog.pg_file_settings", "pg_catalog.pg_show_all_file_settings()", "sourcefile", 0},
+        {"pg_catalog.pg_hba_file_rules", "pg_catalog.pg_hba_file_rules()", "file_name", 16},
+        {"pg_catalog.pg_ident_file_mappings", "pg_catalog.pg_ident_file_mappings()", "file_name",
+         16},
+    };
 
-    if (session_query_sql(
-            s,
-            "SELECT pg_catalog.has_function_privilege('pg_catalog.pg_show_all_file_settings()',"
-            " 'EXECUTE') AND"
-            " pg_catalog.has_table_privilege('pg_catalog.pg_file_settings', 'SELECT')",
-            &rows, err) != PH_OK)
-        return err_ctx(err, "could not read the names of configuration files");
-    if (session_rows_bool(&rows, 0, 0) &&
-        add_sources(s, server, list,
-                    "SELECT DISTINCT sourcefile FROM pg_catalog.pg_file_settings"
-                    " WHERE sourcefile IS NOT NULL",
-                    err) != PH_OK)
-        return err->rc;
-    return add_sources(
-        s, server, list,
-        "SELECT DISTINCT sourcefile FROM pg_catalog.pg_settings WHERE sourcefile IS NOT NULL", err);
+    for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
+        bool may = false;
+
+        if (server->major < views[i].since_major)
+            continue;
+        if (may_read(s, &views[i], &may, err) != PH_OK ||
+            (may && add_files(s, server, list, &views[i], err) != PH_OK))
+            return err_ctx(err, "could not read the names of configuration files");
+    }
+    return PH_OK;
 }
 
 enum ph_rc server_load(struct session *s, struct server *ret_server, struct ph_err *err)
