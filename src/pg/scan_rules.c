@@ -63,6 +63,9 @@ static enum scan_rule top_rule(const char *name, bool is_dir)
     /* Made by mkfs where the data directory is a mount point; only root may read it. */
     if (strcmp(name, "lost+found") == 0)
         return SCAN_RULE_SKIP;
+    /* What archive-push and archive-get keep beside pg_wal for this very folder. */
+    if (strcmp(name, "pghush_spool") == 0)
+        return SCAN_RULE_SKIP;
     return SCAN_RULE_TAKE;
 }
 

@@ -18,8 +18,8 @@
 struct archive_get_opts {
     const char *name; /* %f */
     const char *path; /* %p: absolute, or relative to the working directory */
-    const char *
-        pgdata; /* relative paths are resolved there where the working directory is another; may be NULL */
+    /* For relative paths that the working directory does not have; may be NULL. */
+    const char *pgdata;
     const struct store_opts *store; /* opened here, and again by the process that fetches ahead */
     const char *cluster;
     unsigned prefetch;      /* segments to fetch ahead; 0: none */

@@ -18,8 +18,9 @@
 #include "store/store.h"
 
 struct archive_push_opts {
-    const char *path; /* as the server gave it (%p): absolute, or relative to the data directory */
-    const char *pgdata;  /* where relative paths are resolved first; NULL: the working directory */
+    const char *path; /* as the server gave it (%p) */
+    const char
+        *pgdata; /* for relative paths that the working directory does not have; may be NULL */
     struct store *store; /* borrowed */
     const char *cluster;
     enum codec_method compress;

@@ -49,15 +49,20 @@ uint64_t archive_spool_owner(const struct wal_archive *a)
     return xxh3_64(text, strlen(text));
 }
 
+static bool folder_exists_of(const char *path)
+{
+    AUTO_FREE char *dir = path_dir(path);
+    struct stat st;
+
+    return stat(dir, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 char *archive_resolve(const char *path, const char *pgdata)
 {
-    if (path[0] != '/' && pgdata != NULL) {
+    if (path[0] != '/' && pgdata != NULL && !folder_exists_of(path)) {
         AUTO_FREE char *below = path_join(pgdata, path);
-        AUTO_FREE char *dir = path_dir(below);
-        struct stat st;
 
-        if (stat(dir, &st) == 0 && S_ISDIR(st.st_mode))
-            return path_absolute(below);
+        return path_absolute(below);
     }
     return path_absolute(path);
 }

@@ -32,8 +32,9 @@ MUST_CHECK enum ph_rc archive_spool_open(const char *path, bool make, int *ret_f
 uint64_t archive_spool_owner(const struct wal_archive *a);
 
 /*
- * The absolute form of a path the server gave: as it is, below pgdata (where that is not NULL and the
- * file's folder exists there), else below the working directory. Caller frees.
+ * The absolute form of a path the server gave. The server's commands run in its data directory, so the
+ * working directory comes first; pgdata (may be NULL) is for people who call from elsewhere. Two servers
+ * of one host may share a configuration: the one that calls is meant. Caller frees.
  */
 char *archive_resolve(const char *path, const char *pgdata);
 
