@@ -66,6 +66,8 @@ void packer_free(struct packer *p)
 {
     if (p == NULL)
         return;
+    if (p->upload != NULL)
+        sha256_release(&p->sha);
     store_upload_abort(p->upload);
     buf_release(&p->index);
     free(p->cluster);

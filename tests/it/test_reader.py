@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+"""The small Python reader, written from docs/format.md alone, gives the same bytes as pghush, and finds the same damage."""
+import os
+import subprocess
+
+import pytest
+
+from conftest import ROOT
+from scenario import files_of, flip_bit
+from test_c_restore import content_of
+
+pytestmark = pytest.mark.quick
+
+READER = os.path.join(ROOT, "tools", "pghush_reader.py")
+# What restore writes besides the backup's own bytes.
+OF_RESTORE = {"backup_manifest", "postgresql.auto.conf", "recovery.signal"}
+
+
+def read(tool, *args):
+    return subprocess.run(["/usr/bin/python3", READER, tool.repo, tool.cluster, *args], capture_output=True, text=True,
+                          timeout=400, check=False)
+
+
+@pytest.fixture
+def backed_up(make_server, make_pghush):
+    def make(compress, major=15):
+        server = make_server(major, archive_command="/bin/false")
+        tool = make_pghush(server, with_wal="on", compress=compress)
+        server.start()
+        tool.init()
+        server.sql("create table t as select g as id, md5(g::text) as pad from generate_series(1, 20000) g")
+        server.sql("create index on t (pad); delete from t where id % 3 = 0; create unlogged table u as select 1 as one")
+        return tool, tool.backup()
+    return make
+
+
+@pytest.mark.parametrize("compress", ["none", "lz4", "zstd"])
+def test_same_bytes_as_restore(backed_up, folder, compress):
+    tool, label = backed_up(compress)
+    assert label in read(tool, "--list").stdout
+    done = read(tool, label, folder + "/read")
+    assert done.returncode == 0, done.stderr
+    tool.restore(folder + "/restored")
+    ours, theirs = content_of(folder + "/restored"), content_of(folder + "/read")
+    for name in OF_RESTORE:
+        ours.pop(name, None)
+        theirs.pop(name, None)
+    assert sorted(ours) == sorted(theirs)
+    assert [name for name in ours if ours[name] != theirs[name]] == []
+    assert files_of(folder + "/read") - files_of(folder + "/restored") <= OF_RESTORE
+
+
+def test_reader_finds_damage(backed_up, folder):
+    tool, label = backed_up("lz4")
+    packs = os.path.join(tool.repo, tool.cluster, "pack")
+    pack = os.path.join(packs, sorted(os.listdir(packs))[0])
+    flip_bit(pack, os.path.getsize(pack) // 2, 3)
+    done = read(tool, label, folder + "/read")
+    assert done.returncode != 0 and os.path.basename(pack) in done.stderr, done.stderr
