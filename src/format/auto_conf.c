@@ -115,8 +115,9 @@ enum ph_rc auto_conf_rewrite(const char *old, size_t old_bytes, const struct aut
     size_t at = 0;
 
     if (old_bytes > AUTO_CONF_BYTES_MAX)
-        return err_set(err, PH_LIMIT, "\"postgresql.auto.conf\" is too long: %zu bytes, at most %u",
-                       old_bytes, AUTO_CONF_BYTES_MAX);
+        return err_set(err, PH_LIMIT,
+                       "\"postgresql.auto.conf\" is too long: %zu bytes, at most %zu", old_bytes,
+                       AUTO_CONF_BYTES_MAX);
     for (size_t i = 0; i < opts->add_count; i++) {
         if (check_setting(&opts->add[i], err) != PH_OK)
             return err->rc;

@@ -15,7 +15,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-#define AUTO_CONF_BYTES_MAX (4u * 1024 * 1024)
+#define AUTO_CONF_BYTES_MAX ((size_t)4 * 1024 * 1024)
 
 struct auto_conf_setting {
     const char *name;  /* [a-z_.0-9] */

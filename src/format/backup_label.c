@@ -136,7 +136,7 @@ enum ph_rc backup_label_parse(const char *text, size_t len_bytes, struct backup_
     size_t at = 0;
 
     if (len_bytes > BACKUP_LABEL_BYTES_MAX)
-        return err_set(err, PH_CORRUPT, "backup label is too long: found %zu bytes, at most %u",
+        return err_set(err, PH_CORRUPT, "backup label is too long: found %zu bytes, at most %zu",
                        len_bytes, BACKUP_LABEL_BYTES_MAX);
     while (at < len_bytes) {
         const char *newline = memchr(text + at, '\n', len_bytes - at);
@@ -225,7 +225,7 @@ enum ph_rc tablespace_map_parse(const char *text, size_t len_bytes, struct table
     size_t at = 0;
 
     if (len_bytes > TABLESPACE_MAP_BYTES_MAX)
-        return err_set(err, PH_LIMIT, "tablespace map is too long: found %zu bytes, at most %u",
+        return err_set(err, PH_LIMIT, "tablespace map is too long: found %zu bytes, at most %zu",
                        len_bytes, TABLESPACE_MAP_BYTES_MAX);
     while (at < len_bytes) {
         AUTO(buf) path;

@@ -14,8 +14,8 @@
 #include "base/err.h"
 #include "base/num.h"
 
-#define BACKUP_LABEL_BYTES_MAX      (16u * 1024)
-#define TABLESPACE_MAP_BYTES_MAX    (16u * 1024 * 1024)
+#define BACKUP_LABEL_BYTES_MAX      ((size_t)16 * 1024)
+#define TABLESPACE_MAP_BYTES_MAX    ((size_t)16 * 1024 * 1024)
 #define TABLESPACE_MAP_ENTRIES_MAX  16384u
 #define BACKUP_LABEL_WAL_NAME_BYTES 25 /* 24 digits and the NUL */
 

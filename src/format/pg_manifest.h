@@ -35,6 +35,7 @@ struct pg_manifest_wal_range {
 struct pg_manifest *pg_manifest_new(uint64_t system_id, pg_manifest_emit_fn *emit, void *ctx);
 void pg_manifest_free(struct pg_manifest *m);
 
+/* The head of the text. */
 MUST_CHECK enum ph_rc pg_manifest_begin(struct pg_manifest *m, struct ph_err *err);
 /*
  * path        relative to the data directory, bytes (not UTF-8: written as Encoded-Path)

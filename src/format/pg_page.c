@@ -13,7 +13,7 @@
 #include "base/le.h"
 
 #define SUMS      32u
-#define ROW_BYTES (SUMS * 4)
+#define ROW_BYTES ((size_t)SUMS * 4)
 #define FNV_PRIME 16777619u
 
 #define AT_LSN_HI    0

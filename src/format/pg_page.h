@@ -40,7 +40,9 @@ uint16_t pg_page_checksum(const uint8_t *page, size_t page_bytes, ph_blkno blkno
 /* true where all bytes are zero. len_bytes: any. */
 bool pg_page_is_zero(const uint8_t *page, size_t len_bytes);
 
+/* End of the WAL record that changed the page last. */
 ph_lsn pg_page_lsn(const uint8_t *page);
+/* The checksum that the page carries; 0 where it was written without. */
 uint16_t pg_page_stored_checksum(const uint8_t *page);
 
 /* The verdict; checks in the order of the enum, the first that applies. */

@@ -25,7 +25,7 @@
 #include "io/fdio.h"
 
 #define PATH_BYTES        4096 /* what openat takes */
-#define WHOLE_OTHER_MAX   (1024 * 1024)
+#define WHOLE_OTHER_MAX   ((uint64_t)1024 * 1024)
 #define CANCEL_CHECK_MASK 0x3ffu
 #define CONTROL_PATH      "global/pg_control"
 #define WARNING_BYTES     1024
@@ -144,7 +144,7 @@ static enum ph_rc yield_entry(struct walk *w, struct scan_entry *e, const struct
     e->mtime_us = (int64_t)st->st_mtim.tv_sec * 1000000 + st->st_mtim.tv_nsec / 1000;
     if (e->type == SCAN_FILE) {
         e->size_bytes = (uint64_t)st->st_size;
-        e->alloc_bytes = (uint64_t)st->st_blocks * 512;
+        e->alloc_bytes = (uint64_t)st->st_blocks * UINT64_C(512);
     }
     count_entry(&w->totals, e);
     return w->opts->entry(w->opts->ctx, e, err);

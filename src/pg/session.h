@@ -79,6 +79,7 @@ MUST_CHECK enum ph_rc session_exec(struct session *s, const char *sql, struct ph
 /* SQLSTATE of the last query that failed, "" when it was no error of the server. Borrowed. */
 const char *session_sqlstate(const struct session *s);
 
+/* 0 for rows that were released. */
 size_t session_rows_count(const struct session_rows *rows);
 /* NULL for SQL NULL, a row or column that is not there; borrowed from rows. */
 const char *session_rows_text(const struct session_rows *rows, size_t row, size_t col);
