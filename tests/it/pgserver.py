@@ -199,7 +199,8 @@ class Server:
 
     def sql(self, text, database="postgres", check=True, timeout=120):
         """Result of the statements as text, columns separated by |; one transaction each."""
-        done = self.world.run(self.psql_argv(database) + ["-f", "-"], check=False, timeout=timeout, input=text)
+        done = self.world.run(self.psql_argv(database) + ["-f", "-"], check=False, timeout=timeout, input=text,
+                              env={"PGCLIENTENCODING": "UTF8"})
         if check and done.returncode != 0:
             raise ServerError("psql: %s\nSQL: %s" % (done.stderr.strip(), text[:500]))
         return done.stdout.strip()

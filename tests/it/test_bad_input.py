@@ -31,6 +31,12 @@ def idle(make_server, make_pghush):
     return server, tool
 
 
+@pytest.fixture
+def bare(make_pghush, folder):
+    """A configuration without a server or a data directory behind it: for what fails before either is looked at."""
+    return make_pghush(None, pgdata=folder + "/absent", conninfo="host=/absent")
+
+
 @pytest.mark.parametrize("args", [
     ("--no-such-option", "backup"), ("backup", "--no-such-option"), ("nosuchcommand",), (), ("backup", "extra"),
     ("backup", "--compress", "rar"), ("backup", "--compress"), ("backup", "--memory", "1"), ("backup", "--memory", "64MiBs"),
@@ -42,8 +48,8 @@ def idle(make_server, make_pghush):
     ("restore", "--target-name", "a", "--target-lsn", "0/1"), ("restore", "--target-immediate", "--target-name", "a"),
     ("restore", "--tablespace-map", "x"), ("archive-push",), ("archive-push", "a", "b"),
 ], ids=lambda a: " ".join(a) or "nothing")
-def test_usage(idle, args):
-    server, tool = idle
+def test_usage(bare, args):
+    tool = bare
     before = files_of(tool.repo)
     result = tool.run(*args, rc=(USAGE, REFUSED) if "incr" in args else USAGE)
     one_line(result)
@@ -54,9 +60,9 @@ def test_usage(idle, args):
     ("nosuchkey = 1", "nosuchkey"), ("compress = rar", "compress"), ("memory = 7", "memory"), ("memory = lots", "memory"),
     ("workers", "workers"), ("= 3", "pghush.conf"), ("archive-timeout = 5", "archive-timeout"), ("[unclosed", "pghush.conf"),
 ])
-def test_configuration_file_lines(idle, line, says):
+def test_configuration_file_lines(bare, line, says):
     """The error names the file and the line."""
-    server, tool = idle
+    tool = bare
     with open(tool.conf, encoding="utf-8") as conf:
         text = conf.read()
     number = text.split("\n").index("[main]") + 1
@@ -67,8 +73,8 @@ def test_configuration_file_lines(idle, line, says):
     assert str(number) in error, "no line %d in: %s" % (number, error)
 
 
-def test_configuration_file_itself(idle, folder, world):
-    server, tool = idle
+def test_configuration_file_itself(bare, folder, world):
+    tool = bare
     good = tool.conf
     tool.conf = folder + "/absent.conf"
     assert "absent.conf" in one_line(tool.run("info", rc=USAGE))
@@ -223,7 +229,7 @@ def test_pushes_of_what_is_no_wal(archived, folder, make_server):
 
     following = name[:-2] + "F0"
     attempt(following, b"x" * len(segment))
-    attempt(following, segment[:-8192], ("size",))
+    attempt(following, segment[:-8192], (str(len(segment) - 8192), str(len(segment))))
     attempt(following, segment + b"y")
     attempt(following, b"")
     attempt(following, segment)  # whole, but of another place

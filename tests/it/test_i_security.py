@@ -119,7 +119,7 @@ alter role postgres set extra_float_digits = -15;
                              "PGTZ": "America/New_York"})
     summary = tool.backup_json(label)
     assert summary["from_standby"] is False and summary["result"] == "ok"
-    server.sql("alter role postgres reset all")
+    server.sql("set default_transaction_read_only = off; alter role postgres reset all")
     expected = oracle.fingerprint(server)
     server.sql("select pg_logical_emit_message(true, 'x', 'y')")
     server.archive_all()
