@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The rules of the walk (scan_rules.h), as tables. Sources: docs/ARCHITECTURE.md and what the server itself
- * leaves out of a base backup (13 to 18), plus what pghush and file systems put there.
+ * The rules of the walk (scan_rules.h), as tables: what the server itself leaves out of a base backup (13 to 18),
+ * plus what pghush and file systems put there.
  */
 #include "pg/scan_rules.h"
 

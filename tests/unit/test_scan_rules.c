@@ -36,6 +36,7 @@ static void rules(void **state)
         {SCAN_PLACE_TOP, "postgresql.auto.conf", false, SCAN_RULE_TAKE},
         {SCAN_PLACE_TOP, "lost+found", true, SCAN_RULE_SKIP},
         {SCAN_PLACE_TOP, "pghush_spool", true, SCAN_RULE_SKIP},
+        {SCAN_PLACE_TOP, "pghush_spool", true, SCAN_RULE_SKIP},
         {SCAN_PLACE_TOP, "pg_wal", true, SCAN_RULE_WAL},
         {SCAN_PLACE_TOP, "pg_wal", false, SCAN_RULE_TAKE},
         {SCAN_PLACE_TOP, "pg_tblspc", true, SCAN_RULE_TABLESPACES},
