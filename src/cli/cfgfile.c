@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -33,8 +34,8 @@ enum ph_rc cfgfile_read(const char *path, struct cfgfile *ret_file, struct ph_er
         return err_sys(err, errno, "could not examine it");
     if (!S_ISREG(st.st_mode))
         return err_set(err, PH_CONFIG, "it is not a regular file");
-    if (st.st_size > INI_FILE_BYTES_MAX)
-        return err_set(err, PH_CONFIG, "it is larger than %d bytes", INI_FILE_BYTES_MAX);
+    if ((uint64_t)st.st_size > INI_FILE_BYTES_MAX)
+        return err_set(err, PH_CONFIG, "it is larger than %zu bytes", INI_FILE_BYTES_MAX);
     if ((st.st_mode & S_IWOTH) != 0) {
         (void)err_set(err, PH_CONFIG, "every user can write it");
         return err_hint(err, "Run \"chmod o-w\" on it.");

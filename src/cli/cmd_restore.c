@@ -261,6 +261,7 @@ MUST_CHECK static enum ph_rc run_restore(struct command_run *run, struct restore
     progress = progress_start(&meter, (enum progress_choice)cfg_choice(run->cfg, OPT_PROGRESS));
     rc = restore_run(opts, &result, err);
     progress_stop(progress);
+    opts->meter = NULL;
     store_close(opts->store);
     if (rc == PH_NOT_FOUND && opts->label != NULL)
         err->rc = rc = PH_CONFIG; /* the label that was asked for is not there */

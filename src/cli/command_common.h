@@ -19,6 +19,7 @@ MUST_CHECK enum ph_rc command_require_repo(const struct command_run *run, struct
  * made: an absent one is a drive that is not mounted. */
 struct store_opts command_store_opts(const struct command_run *run);
 
+/* Of option compress. */
 enum codec_method command_compress(const struct command_run *run);
 /* "auto" is 1 for every method. */
 int command_compress_level(const struct command_run *run);

@@ -167,7 +167,7 @@ enum ph_rc ini_walk(const char *text, size_t len_bytes, ini_visit *visit, void *
     struct walk w = {.visit = visit, .ctx = ctx};
 
     if (len_bytes > INI_FILE_BYTES_MAX)
-        return err_set(err, PH_CONFIG, "it is larger than %d bytes", INI_FILE_BYTES_MAX);
+        return err_set(err, PH_CONFIG, "it is larger than %zu bytes", INI_FILE_BYTES_MAX);
     if (len_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
         text += 3;
         len_bytes -= 3;

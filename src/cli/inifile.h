@@ -17,7 +17,7 @@
 #include "base/err.h"
 
 #define INI_LINE_BYTES_MAX 8192
-#define INI_FILE_BYTES_MAX (1024 * 1024)
+#define INI_FILE_BYTES_MAX ((size_t)1024 * 1024)
 
 struct ini_entry {
     unsigned line;

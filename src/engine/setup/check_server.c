@@ -114,7 +114,7 @@ void check_server_rights(struct check_job *job)
     const struct backup_functions f = backup_functions(job->server.major);
     const char *missing = NULL;
     struct ph_err err;
-    bool may;
+    bool may = false;
 
     if (may_execute(job, f.start, &may, &err) != PH_OK) {
         check_add_error(job, "rights", &err);

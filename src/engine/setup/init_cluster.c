@@ -44,8 +44,8 @@ MUST_CHECK static enum ph_rc identity_of_server(const struct init_opts *opts,
         .connect_timeout_us = opts->db_timeout_us,
         .query_timeout_us = opts->db_timeout_us,
     };
-    struct session *session;
-    struct server server;
+    struct session *session = NULL;
+    struct server server = {0};
     enum ph_rc rc = session_open(&session_opts, &session, err);
 
     if (rc != PH_OK)
