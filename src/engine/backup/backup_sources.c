@@ -60,13 +60,14 @@ static enum ph_rc count_entry(void *ctx, const struct scan_entry *e, struct ph_e
     return PH_OK;
 }
 
-static enum ph_rc walk(struct backup_job *job, scan_entry_fn *entry, void *ctx, bool warnings,
+static enum ph_rc walk(struct backup_job *job, scan_entry_fn *entry, void *ctx, bool counting,
                        struct scan_totals *ret_totals, struct ph_err *err)
 {
     const struct scan_opts opts = {
         .dir = &job->dir,
         .entry = entry,
-        .warning = warnings ? warn_walk : NULL,
+        .warning = counting ? warn_walk : NULL,
+        .check_readable = counting,
         .ctx = ctx,
     };
 
