@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/jsonx.h"
 #include "base/mem.h"
@@ -148,8 +149,11 @@ static void add_times_and_wal(struct table *t, const struct backup_info *b)
     add_fact(t, "timeline", "%u", b->timeline);
     add_fact(t, "LSN", PH_LSN_FMT " to " PH_LSN_FMT, PH_LSN_ARGS(b->start_lsn),
              PH_LSN_ARGS(b->stop_lsn));
-    add_fact(t, "WAL needed", "%s to %s%s", b->wal_first, b->wal_last,
-             b->with_wal ? ", in the backup" : "");
+    if (strcmp(b->wal_first, b->wal_last) == 0)
+        add_fact(t, "WAL needed", "%s%s", b->wal_first, b->with_wal ? ", in the backup" : "");
+    else
+        add_fact(t, "WAL needed", "%s to %s%s", b->wal_first, b->wal_last,
+                 b->with_wal ? ", in the backup" : "");
 }
 
 void backup_view_text(const struct backup_info *b, size_t indent, struct buf *out)
@@ -172,8 +176,9 @@ void backup_view_text(const struct backup_info *b, size_t indent, struct buf *ou
     add_times_and_wal(&t, b);
     add_fact(&t, "database", "%s in %" PRIu64 " files",
              num_format_size(b->bytes, size, sizeof size), b->files);
-    add_fact(&t, "stored", "%s in %" PRIu64 " packs",
-             num_format_size(b->stored_bytes, stored, sizeof stored), b->packs);
+    add_fact(&t, "stored", "%s in %" PRIu64 " pack%s",
+             num_format_size(b->stored_bytes, stored, sizeof stored), b->packs,
+             b->packs == 1 ? "" : "s");
     add_fact(&t, "took", "%s, %s", num_format_duration(b->duration_us, took, sizeof took),
              backup_view_speed(b, speed, sizeof speed));
     for (size_t i = 0; i < b->tablespace_count; i++) {

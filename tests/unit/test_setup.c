@@ -241,6 +241,7 @@ static void test_one_window(void **state)
     assert_int_equal(v.windows[0].from_lsn, 3 * SEG_BYTES + 0x100);
     assert_int_equal(v.windows[0].to_lsn, 10 * SEG_BYTES);
     assert_int_equal(v.windows[0].from_time_us, 3000000);
+    assert_int_equal(v.windows[0].to_time_us, 6000000); /* the second backup's end */
     assert_false(v.windows[0].ends_in_gap);
     assert_true(v.restorable[0] && v.restorable[1]);
     inventory_release(&v);

@@ -137,8 +137,12 @@ static void add_timeline(struct inventory *v, const struct inventory_system *s,
 
         if (reach == 0)
             continue;
-        if (window.to_lsn == reach)
-            continue; /* the same window, begun by an older backup */
+        if (window.to_lsn == reach) { /* the same window, begun by an older backup */
+            struct inventory_window *last = &v->windows[v->window_count - 1];
+
+            last->to_time_us = MAX_OF(last->to_time_us, b->stop_time_us);
+            continue;
+        }
         commit_us = last_commit_us(s, history, b->stop_lsn, reach);
         window = (struct inventory_window){
             .system = s->place,

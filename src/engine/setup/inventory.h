@@ -38,7 +38,7 @@ struct inventory_window {
     ph_lsn from_lsn;
     int64_t from_time_us; /* the backup's end */
     ph_lsn to_lsn;
-    int64_t to_time_us; /* the last commit there, or from_time_us where none is known */
+    int64_t to_time_us; /* of what is known there the latest: a commit, or a backup's end */
     bool ends_in_gap;   /* later WAL of the timeline exists, but some in between is missing */
 };
 
