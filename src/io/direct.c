@@ -102,27 +102,26 @@ static bool alignment_suits(const struct statx *stx)
 }
 
 /* One try with every flag, then without those the file system or the owner refuses. */
-static int open_trying(int dirfd, const char *path, bool *want_direct)
+static int open_trying(int dirfd, const char *path, bool want_direct, int *ret_flags)
 {
     int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOATIME;
 
-    if (*want_direct)
+    if (want_direct)
         flags |= O_DIRECT;
     for (;;) {
         int fd = openat(dirfd, path, flags);
 
+        *ret_flags = flags;
         if (fd >= 0)
             return fd;
         if (errno == EINTR)
             continue;
-        if (errno == EPERM && (flags & O_NOATIME) != 0) {
+        if (errno == EPERM && (flags & O_NOATIME) != 0)
             flags &= ~O_NOATIME; /* not the owner */
-        } else if (errno == EINVAL && *want_direct) {
+        else if (errno == EINVAL && (flags & O_DIRECT) != 0)
             flags &= ~O_DIRECT;
-            *want_direct = false;
-        } else {
+        else
             return -1;
-        }
     }
 }
 
@@ -139,14 +138,15 @@ static enum ph_rc open_error(const char *path, int sys_errno, struct ph_err *err
 enum ph_rc direct_open(int dirfd, const char *path, bool want_direct, struct direct_file *ret_file,
                        struct ph_err *err)
 {
-    struct direct_file f = {.fd = -1, .buffered_fd = -1, .is_direct = want_direct};
+    struct direct_file f = {.fd = -1, .buffered_fd = -1};
     int fault = fault_errno("open");
     AUTO_FD fd = -1;
+    int flags = 0;
     struct statx stx;
 
     if (fault != 0)
         return open_error(path, fault, err);
-    fd = open_trying(dirfd, path, &f.is_direct);
+    fd = open_trying(dirfd, path, want_direct, &flags);
     if (fd < 0)
         return open_error(path, errno, err);
     if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | (want_direct ? STATX_DIOALIGN : 0),
@@ -154,12 +154,12 @@ enum ph_rc direct_open(int dirfd, const char *path, bool want_direct, struct dir
         return open_error(path, errno, err);
     if (!S_ISREG(stx.stx_mode))
         return open_error(path, ELOOP, err);
-    if (f.is_direct && !alignment_suits(&stx))
-        f.is_direct = false;
+    if (!alignment_suits(&stx))
+        flags &= ~O_DIRECT;
+    f.is_direct = (flags & O_DIRECT) != 0;
     f.refused = want_direct && !f.is_direct;
-    /* Clears O_NONBLOCK, and O_DIRECT where it does not suit. */
-    if (fcntl(fd, F_SETFL, f.is_direct ? O_DIRECT | O_NOATIME : O_NOATIME) != 0)
-        (void)fcntl(fd, F_SETFL, f.is_direct ? O_DIRECT : 0);
+    if (fcntl(fd, F_SETFL, flags & (O_DIRECT | O_NOATIME)) != 0)
+        return open_error(path, errno, err);
     facts_from_statx(&stx, &f.facts);
     f.fd = steal_fd(&fd);
     if (!f.is_direct)

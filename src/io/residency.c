@@ -2,14 +2,15 @@
 /*
  * Page cache residency (residency.h).
  *
- * Both calls answer only to the owner of a file or to who may write it (else cachestat says EPERM, and
- * mincore claims that every page is resident). A backup runs as the server's user or as root.
+ * Both calls answer only to the owner of a file or to who may write it. To a member of the group that may
+ * only read, cachestat says EPERM and mincore claims that every page is resident: nothing is known then.
  */
 #include "io/residency.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -49,8 +50,7 @@ static bool count_cachestat(struct residency_probe *p, int fd, uint64_t offset, 
     struct cachestat_abi stat = {0};
 
     if (syscall(SYS_cachestat, fd, &range, &stat, 0) != 0) {
-        if (errno == ENOSYS)
-            p->no_cachestat = true;
+        p->no_cachestat = errno == ENOSYS;
         return false;
     }
     /* A page is dirty or under writeback, rarely both; counting both twice errs to the safe side. */
@@ -61,6 +61,13 @@ static bool count_cachestat(struct residency_probe *p, int fd, uint64_t offset, 
         .dirty_known = true,
     };
     return true;
+}
+
+static bool is_ours(int fd)
+{
+    struct stat st;
+
+    return geteuid() == 0 || (fstat(fd, &st) == 0 && st.st_uid == geteuid());
 }
 
 static bool count_mincore(struct residency_probe *p, int fd, uint64_t offset, uint64_t len_bytes,
@@ -94,7 +101,7 @@ bool residency_count(struct residency_probe *p, int fd, uint64_t offset, uint64_
     }
     if (!p->no_cachestat && count_cachestat(p, fd, offset, len_bytes, ret))
         return true;
-    return !p->no_mincore && count_mincore(p, fd, offset, len_bytes, ret);
+    return p->no_cachestat && is_ours(fd) && count_mincore(p, fd, offset, len_bytes, ret);
 }
 
 bool residency_map(struct residency_probe *p, int fd, uint64_t offset, uint64_t len_bytes,

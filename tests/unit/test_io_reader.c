@@ -487,6 +487,19 @@ static void auto_leaves_the_cache_alone(void **state)
     }
 }
 
+/* Where RWF_DONTCACHE is refused (before Linux 6.14): the runs one by one, the cache kept all the same. */
+static void keep_without_dontcache(void *arg)
+{
+    (void)arg;
+    check_cache_kept(DIRECT_AUTO, RING_AUTO, arrange_scattered_dirty, BIG / 2);
+}
+
+static void the_cache_is_kept_without_dontcache(void **state)
+{
+    (void)state;
+    assert_int_equal(run_with_fault("read:1:EINVAL", keep_without_dontcache, NULL), 0);
+}
+
 static void on_brings_nothing_into_the_cache(void **state)
 {
     (void)state;
@@ -546,6 +559,55 @@ static void mincore_tells_residency_too(void **state)
     free_fixture(f);
 }
 
+/*
+ * A member of the group may read but is not told what is resident. A guess would fill the cache. arg: the
+ * folder.
+ */
+static void read_as_stranger(void *arg)
+{
+    struct pool *pool = NULL;
+    struct reader *reader = NULL;
+    struct reader_file *file = NULL;
+    struct read_req *done = NULL;
+    struct ph_err err;
+    struct read_req req = {.want_bytes = SLAB};
+    int dirfd = open(arg, O_RDONLY | O_DIRECTORY);
+
+    CHILD_EXPECT(seteuid(65534) == 0);
+    CHILD_EXPECT(pool_new(SLAB, 1, &pool, &err) == PH_OK);
+    CHILD_EXPECT(reader_new(&(struct reader_opts){.request_bytes = SLAB, .depth = 1}, &reader,
+                            &err) == PH_OK);
+    CHILD_EXPECT(reader_open(reader, dirfd, "f", &file, &err) == PH_OK);
+    req.file = file;
+    req.buf = pool_get(pool);
+    reader_submit(reader, &req);
+    CHILD_EXPECT(reader_wait(reader, true, &done, &err) == PH_OK && done == &req);
+    CHILD_EXPECT(req.got_bytes == SLAB && pattern_differs(req.buf, SLAB, 0) == SLAB);
+    CHILD_EXPECT(req.how == 1u << READ_HOW_DIRECT);
+    reader_close(reader, file);
+    reader_free(reader);
+    pool_free(pool);
+    (void)close(dirfd);
+}
+
+static void a_stranger_guesses_nothing(void **state)
+{
+    struct fixture *f = new_fixture(DISK_DIR, DIRECT_AUTO, RING_AUTO);
+    AUTO_FREE char *path = pattern_file(f->dir, "f", BIG);
+
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("skipped: only root can become another user\n");
+    } else if (cache_is_observable(f, path)) {
+        assert_int_equal(chmod(f->dir, 0755), 0);
+        assert_int_equal(chmod(path, 0644), 0);
+        make_cold(path);
+        assert_int_equal(run_with_fault("sql:1:EIO", read_as_stranger, f->dir), 0);
+        assert_int_equal(residency_of(path).resident, 0);
+    }
+    free_fixture(f);
+}
+
 static void modes_have_names(void **state)
 {
     enum direct_mode mode = DIRECT_OFF;
@@ -570,9 +632,11 @@ int main(void)
         cmocka_unit_test(reread_from_both_sources),
         cmocka_unit_test(errors_and_refusals),
         cmocka_unit_test(auto_leaves_the_cache_alone),
+        cmocka_unit_test(the_cache_is_kept_without_dontcache),
         cmocka_unit_test(on_brings_nothing_into_the_cache),
         cmocka_unit_test(small_files_keep_their_state),
         cmocka_unit_test(mincore_tells_residency_too),
+        cmocka_unit_test(a_stranger_guesses_nothing),
         cmocka_unit_test(modes_have_names),
     };
 
