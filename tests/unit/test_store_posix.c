@@ -20,23 +20,6 @@ struct fixture {
     struct store *store;
 };
 
-static void remove_tree(const char *dir)
-{
-    DIR *d = opendir(dir);
-    struct dirent *e = NULL;
-
-    if (d == NULL)
-        return;
-    while ((e = readdir(d)) != NULL) {
-        AUTO_FREE char *path = xasprintf("%s/%s", dir, e->d_name);
-
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 && unlink(path) != 0)
-            remove_tree(path);
-    }
-    (void)closedir(d);
-    (void)rmdir(dir);
-}
-
 static struct store *open_store(const char *dir, enum store_direct direct)
 {
     struct store_opts opts = {.url = dir, .direct = direct, .create = true};
@@ -63,7 +46,7 @@ static int teardown(void **state)
     struct fixture *f = *state;
 
     store_close(f->store);
-    remove_tree(f->dir);
+    scratch_remove(f->dir);
     free(f->dir);
     free(f);
     return 0;
@@ -471,7 +454,7 @@ static void whichever_call_fails(void **state)
         AUTO_FREE char *walk = xasprintf("%s/walk", f->dir);
 
         assert_true(walk_faults(f, cases[i].op, cases[i].error) >= cases[i].hits_min);
-        remove_tree(walk);
+        scratch_remove(walk);
     }
 }
 
