@@ -15,7 +15,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/buf.h"
 #include "base/err.h"
 #include "base/meter.h"
 #include "base/num.h"
@@ -67,7 +66,7 @@ struct restore_opts {
     bool dry_run; /* choose and guard, write nothing */
     bool standby;
     const char *primary_conninfo; /* may hold a password: never logged */
-    const char *restore_command;  /* as PostgreSQL is to see it: restore_command_default() */
+    const char *restore_command;  /* as PostgreSQL is to see it: the value, not quoted */
     const struct restore_map *maps;
     size_t map_count;
     const char *map_all;
@@ -113,11 +112,5 @@ void restore_result_release(struct restore_result *r);
  */
 MUST_CHECK enum ph_rc restore_run(const struct restore_opts *opts,
                                   struct restore_result *ret_result, struct ph_err *err);
-
-/*
- * The restore_command that calls this program: quoted for the shell, "%" doubled. All paths absolute.
- */
-void restore_command_default(const char *program, const char *config, const char *cluster,
-                             struct buf *out);
 
 #endif

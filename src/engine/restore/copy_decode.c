@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The decode stage: every checksum is verified here. What leaves is an out-slab and the runs of it that
+ * have to be written; small files are written at once, because one open, one write and one close a
+ * file is all there is to do.
+ *
+ * A frame with all pages of its extent is decoded straight to its place; with pages missing it goes
+ * through a scratch buffer. Zero pages are holes in a new file and zeros in an existing one. In place
+ * only pages that differ from the local ones become runs.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "codec/checksum.h"
+#include "engine/restore/copy_job.h"
+#include "engine/restore/restore_tree.h"
+#include "format/frame.h"
+#include "io/fdio.h"
+
+struct decoder {
+    struct copy *c;
+    struct codec_ctx *codec;
+    uint8_t *scratch; /* raw bytes of one frame */
+};
+
+static enum ph_rc stopped(struct ph_err *err)
+{
+    return err_set(err, PH_CANCELLED, "the restore was stopped by another stage");
+}
+
+/* Lay pages over an extent that has logical_len bytes. */
+static void scatter(const struct copy *c, const uint8_t *raw, uint32_t pages, uint32_t logical_len,
+                    uint8_t *extent)
+{
+    for (uint32_t page = 0; page < c->extent_pages; page++) {
+        uint32_t at = page * c->page_size;
+        if (!((pages >> page) & 1) || at >= logical_len)
+            continue;
+        uint32_t len = MIN_OF(c->page_size, logical_len - at);
+        memcpy(extent + at, raw, len);
+        raw += len;
+    }
+}
+
+/* All pages of an extent of this length. */
+static uint32_t all_pages(const struct copy *c, uint32_t logical_len)
+{
+    uint32_t count = (logical_len + c->page_size - 1) / c->page_size;
+
+    return count >= 32 ? UINT32_MAX : (UINT32_C(1) << count) - 1;
+}
+
+static enum ph_rc image_decode(struct decoder *d, const struct copy_job *j,
+                               const struct copy_extent *x, const uint8_t *frame, uint8_t *extent,
+                               struct ph_err *err)
+{
+    const struct copy_expect expect = {
+        .kind = FRAME_IMAGE,
+        .owner = j->file->path_xxh3,
+        .extent = x->number,
+        .pages = x->entry.pages,
+        .raw_len = x->raw_len,
+    };
+    bool full = x->entry.pages == all_pages(d->c, x->logical_len);
+    uint64_t raw_xxh3 = 0;
+
+    if (copy_frame_decode(frame, x->frame_len, &expect, d->codec, full ? extent : d->scratch,
+                          &raw_xxh3, err) != PH_OK)
+        return err->rc;
+    if (!full) {
+        memset(extent, 0, x->logical_len);
+        scatter(d->c, d->scratch, x->entry.pages, x->logical_len, extent);
+    }
+    if (x->entry.deltas > 0)
+        return PH_OK; /* the sum is that of the finished extent */
+    if ((full ? raw_xxh3 : xxh3_64(extent, x->logical_len)) != x->entry.xxh3)
+        return err_set(err, PH_CORRUPT, "content is not what the manifest says");
+    return PH_OK;
+}
+
+/* Image and deltas of one extent, oldest first. */
+static enum ph_rc chain_decode(struct decoder *d, struct copy_job *j, struct ph_err *err)
+{
+    struct copy_extent *x = &j->extents[0];
+    uint32_t skip = 0;
+
+    memset(j->out, 0, x->logical_len);
+    if (x->frame_len > 0 && (copy_pack_read(d->c, x->entry.pack, x->entry.frame_offset,
+                                            x->frame_len, j->in, &skip, err) != PH_OK ||
+                             image_decode(d, j, x, j->in + skip, j->out, err) != PH_OK))
+        return err->rc;
+    for (uint32_t i = 0; i < j->delta_count; i++) {
+        struct delta_entry delta = delta_entry_get(j->deltas, i);
+        struct copy_expect expect = {
+            .kind = FRAME_DELTA,
+            .owner = j->file->path_xxh3,
+            .extent = x->number,
+            .pages = delta.pages,
+            .raw_len = extent_pages_bytes(delta.pages, x->logical_len, d->c->page_size),
+        };
+        uint64_t ignored = 0;
+        if (expect.raw_len == 0 || delta.frame_len + 2 * POOL_ALIGN_BYTES > COPY_IN_BYTES)
+            return err_set(err, PH_CORRUPT, "manifest has an impossible delta");
+        if (copy_pack_read(d->c, delta.pack, delta.frame_offset, delta.frame_len, j->in, &skip,
+                           err) != PH_OK ||
+            copy_frame_decode(j->in + skip, delta.frame_len, &expect, d->codec, d->scratch,
+                              &ignored, err) != PH_OK)
+            return err->rc;
+        scatter(d->c, d->scratch, delta.pages, x->logical_len, j->out);
+    }
+    if (xxh3_64(j->out, x->logical_len) != x->entry.xxh3)
+        return err_set(err, PH_CORRUPT, "content is not what the manifest says");
+    return PH_OK;
+}
+
+static void run_add(struct copy_job *j, uint32_t at, uint32_t len)
+{
+    struct copy_run *last = j->run_count > 0 ? &j->runs[j->run_count - 1] : NULL;
+
+    if (last != NULL && last->at + last->len_bytes == at) {
+        last->len_bytes += len;
+        return;
+    }
+    PH_ASSERT(j->run_count < COPY_RUNS_MAX);
+    j->runs[j->run_count++] = (struct copy_run){.at = at, .len_bytes = len};
+}
+
+/* Which pages of an extent at `at` of the out-slab have to be written. */
+static void runs_add(const struct copy *c, struct copy_job *j, const struct copy_extent *x,
+                     uint32_t at)
+{
+    bool fresh = !j->file->compare;
+
+    if (fresh && x->entry.pages == all_pages(c, x->logical_len)) {
+        run_add(j, at, x->logical_len);
+        return;
+    }
+    for (uint32_t from = 0; from < x->logical_len; from += c->page_size) {
+        uint32_t len = MIN_OF(c->page_size, x->logical_len - from);
+        bool write;
+        if (fresh)
+            write = x->entry.deltas > 0 || ((x->entry.pages >> (from / c->page_size)) & 1);
+        else
+            write = at + from + len > j->local_len ||
+                    memcmp(j->out + at + from, j->local + at + from, len) != 0;
+        if (write)
+            run_add(j, at + from, len);
+    }
+}
+
+static enum ph_rc extents_decode(struct decoder *d, struct copy_job *j, struct ph_err *err)
+{
+    uint32_t at = 0;
+    uint32_t frame_at = 0;
+    bool counting = false;
+
+    j->out = pool_get(d->c->out_pool);
+    if (j->out == NULL)
+        return stopped(err);
+    for (uint32_t i = 0; i < j->extent_count; i++) {
+        struct copy_extent *x = &j->extents[i];
+        enum ph_rc rc = PH_OK;
+        /* The first frame that was fetched begins the slab; those behind it follow without a gap. */
+        counting |= x->needed && x->frame_len > 0;
+        if (x->needed && x->entry.deltas > 0)
+            rc = chain_decode(d, j, err);
+        else if (x->needed && x->frame_len > 0)
+            rc = image_decode(d, j, x, j->in + j->in_skip + frame_at, j->out + at, err);
+        else if (x->needed)
+            memset(j->out + at, 0, x->logical_len);
+        if (rc != PH_OK)
+            return pack_cache_ctx(d->c->packs, x->entry.pack,
+                                  err); /* for a chain the image's pack: one of those it names */
+        if (x->needed)
+            runs_add(d->c, j, x, at);
+        if (counting)
+            frame_at += x->frame_len;
+        at += x->logical_len;
+    }
+    return PH_OK;
+}
+
+static enum ph_rc small_write(struct decoder *d, const struct copy_job *j,
+                              const struct copy_small *s, const uint8_t *raw, struct ph_err *err)
+{
+    struct restore_job *job = d->c->job;
+    const char *name = (const char *)j->names.data + s->name_at;
+    AUTO_FD fd = -1;
+    uint64_t removed = 0;
+
+    if (job->in_place && restore_remove_at(s->dir->fd, name, &removed, err) != PH_OK)
+        return err->rc;
+    if (open_at(s->dir->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, (mode_t)s->mode, &fd,
+                err) != PH_OK)
+        return err->rc;
+    if (s->size_bytes > 0 && pwrite_full(fd, raw + s->raw_offset, s->size_bytes, 0, err) != PH_OK)
+        return err->rc;
+    if (copy_set_attrs(job, fd, s->mode, s->owner, s->mtime_us, true, err) != PH_OK)
+        return err->rc;
+    atomic_fetch_add(&job->written_bytes, s->size_bytes);
+    return close_fd(&fd, err);
+}
+
+/* The bundle's raw bytes hold the file with the sum of the manifest. */
+static bool small_fits(const struct copy_small *s, const uint8_t *raw, uint32_t raw_len)
+{
+    return s->size_bytes == 0 ||
+           (s->raw_offset <= raw_len && s->size_bytes <= raw_len - s->raw_offset &&
+            xxh3_64(raw + s->raw_offset, s->size_bytes) == s->xxh3);
+}
+
+static enum ph_rc bundle_decode(struct decoder *d, struct copy_job *j, uint32_t *ret_raw_len,
+                                struct ph_err *err)
+{
+    const struct copy_expect expect = {.kind = FRAME_BUNDLE};
+    struct frame_head head;
+    uint64_t ignored = 0;
+
+    if (!j->has_frames)
+        return PH_OK;
+    if (frame_head_decode(j->in + j->in_skip, j->fetch_len, &head, err) != PH_OK ||
+        copy_frame_decode(j->in + j->in_skip, j->fetch_len, &expect, d->codec, d->scratch, &ignored,
+                          err) != PH_OK)
+        return pack_cache_ctx(d->c->packs, j->pack, err);
+    *ret_raw_len = head.raw_len;
+    return PH_OK;
+}
+
+static enum ph_rc small_job(struct decoder *d, struct copy_job *j, struct ph_err *err)
+{
+    uint32_t raw_len = 0;
+
+    if (bundle_decode(d, j, &raw_len, err) != PH_OK)
+        return err->rc;
+    for (uint32_t i = 0; i < j->small_count; i++) {
+        const struct copy_small *s = &j->small[i];
+        AUTO_FREE char *shown = NULL;
+        enum ph_rc rc = PH_OK;
+        if (!s->keep && !small_fits(s, d->scratch, raw_len)) {
+            (void)err_set(err, PH_CORRUPT, "content is not what the manifest says");
+            rc = pack_cache_ctx(d->c->packs, j->pack, err);
+        } else if (!s->keep) {
+            rc = small_write(d, j, s, d->scratch, err);
+        }
+        if (rc != PH_OK) {
+            shown = str_escape((const char *)j->names.data + s->name_at);
+            return err_ctx(err, "\"%s\"", shown);
+        }
+        meter_add(d->c->job->opts->meter, s->size_bytes, 1);
+    }
+    copy_job_recycle(d->c, j);
+    return PH_OK;
+}
+
+static enum ph_rc decode_one(struct decoder *d, struct copy_job *j, struct ph_err *err)
+{
+    if (j->kind == COPY_SMALL_JOB)
+        return small_job(d, j, err);
+    if (extents_decode(d, j, err) != PH_OK) {
+        AUTO_FREE char *shown = str_escape(j->file->path);
+        return err->rc == PH_CANCELLED ? err->rc : err_ctx(err, "\"%s\"", shown);
+    }
+    if (j->in != NULL)
+        pool_put(d->c->in_pool, j->in);
+    if (j->local != NULL)
+        pool_put(d->c->in_pool, j->local);
+    j->in = j->local = NULL;
+    return queue_push(d->c->to_write, j) ? PH_OK : stopped(err);
+}
+
+void *copy_decode_main(void *arg)
+{
+    struct copy *c = arg;
+    struct decoder d = {
+        .c = c,
+        .codec = codec_ctx_new(CODEC_NONE, 0),
+        .scratch = xmalloc(MAX_OF((size_t)c->extent_bytes, COPY_BUNDLE_MAX)),
+    };
+    struct copy_job *j;
+    struct ph_err err = {0};
+
+    while (!c->failed && (j = queue_pop(c->to_decode)) != NULL) {
+        if (decode_one(&d, j, &err) != PH_OK) {
+            copy_fail(c, &err);
+            break;
+        }
+    }
+    if (atomic_fetch_sub(&c->decode_running, 1) == 1)
+        queue_close(c->to_write);
+    codec_ctx_free(d.codec);
+    free(d.scratch);
+    return NULL;
+}
+
+/* ---- small records outside the pipeline */
+
+static enum ph_rc special_extents(struct decoder *d, const struct manifest_record *r, uint8_t *slab,
+                                  uint8_t *extent, struct buf *out, struct ph_err *err)
+{
+    AUTO_FREE char *path = restore_path_of(r);
+    struct copy_file file = {.path_xxh3 = xxh3_64(path, strlen(path))};
+    struct copy_job j = {.file = &file};
+    uint64_t left = r->attrs.size_bytes;
+
+    for (uint32_t i = 0; i < r->extent_count; i++) {
+        struct copy_extent x = {.entry = extent_entry_get(r->extents, i), .number = i};
+        uint32_t skip = 0;
+        x.logical_len = (uint32_t)MIN_OF(left, (uint64_t)d->c->extent_bytes);
+        x.raw_len = extent_pages_bytes(x.entry.pages, x.logical_len, d->c->page_size);
+        x.frame_len = extent_frame_bytes(&x.entry, x.raw_len, FRAME_IMAGE_BLOCK_LOG2);
+        memset(extent, 0, x.logical_len);
+        if (x.entry.deltas > 0)
+            return err_set(err, PH_CORRUPT, "manifest has deltas where none can be");
+        if (x.frame_len > 0 && (copy_pack_read(d->c, x.entry.pack, x.entry.frame_offset,
+                                               x.frame_len, slab, &skip, err) != PH_OK ||
+                                image_decode(d, &j, &x, slab + skip, extent, err) != PH_OK))
+            return err->rc;
+        buf_add(out, extent, x.logical_len);
+        left -= x.logical_len;
+    }
+    return left == 0 ? buf_check(out, "special file", err)
+                     : err_set(err, PH_CORRUPT, "manifest lacks extents of it");
+}
+
+static enum ph_rc special_bundle(struct decoder *d, const struct manifest_record *r, uint8_t *slab,
+                                 struct buf *out, struct ph_err *err)
+{
+    const struct manifest_bundle *b = &r->bundle;
+    struct copy_job j = {
+        .has_frames = true, .pack = b->pack, .fetch_len = b->frame_len, .in = slab};
+    struct copy_small s = {
+        .raw_offset = b->raw_offset, .size_bytes = (uint32_t)r->attrs.size_bytes, .xxh3 = b->xxh3};
+    uint32_t raw_len = 0;
+
+    if (r->attrs.size_bytes > COPY_BUNDLE_MAX ||
+        b->frame_len + 2 * POOL_ALIGN_BYTES > COPY_IN_BYTES)
+        return err_set(err, PH_CORRUPT, "manifest has an impossible bundle");
+    if (copy_pack_read(d->c, b->pack, b->frame_offset, b->frame_len, slab, &j.in_skip, err) !=
+            PH_OK ||
+        bundle_decode(d, &j, &raw_len, err) != PH_OK)
+        return err->rc;
+    if (!small_fits(&s, d->scratch, raw_len)) {
+        (void)err_set(err, PH_CORRUPT, "content is not what the manifest says");
+        return pack_cache_ctx(d->c->packs, b->pack, err);
+    }
+    buf_add(out, d->scratch + b->raw_offset, s.size_bytes);
+    return buf_check(out, "special file", err);
+}
+
+enum ph_rc copy_special_read(struct copy *c, const struct manifest_record *r, struct buf *out,
+                             struct ph_err *err)
+{
+    struct decoder d = {
+        .c = c,
+        .codec = codec_ctx_new(CODEC_NONE, 0),
+        .scratch = xmalloc(MAX_OF((size_t)c->extent_bytes, COPY_BUNDLE_MAX)),
+    };
+    AUTO_FREE uint8_t *extent = xmalloc(c->extent_bytes);
+    uint8_t *slab = pool_get(c->in_pool);
+    enum ph_rc rc = PH_OK;
+
+    if (slab == NULL)
+        rc = stopped(err);
+    else if (r->storage == MANIFEST_EXTENTS)
+        rc = special_extents(&d, r, slab, extent, out, err);
+    else if (r->storage == MANIFEST_BUNDLE)
+        rc = special_bundle(&d, r, slab, out, err);
+    if (slab != NULL)
+        pool_put(c->in_pool, slab);
+    codec_ctx_free(d.codec);
+    free(d.scratch);
+    return rc;
+}

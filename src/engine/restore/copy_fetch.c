@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The fetch stage: what enters is a planned job, what leaves has its frames in an in-slab, or is known
+ * to need nothing.
+ *
+ * In place the local content is read first and its XXH3 compared with the manifest's, extent by extent
+ * and file by file; only what differs is fetched. Size and time of a file decide nothing.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "codec/checksum.h"
+#include "engine/restore/copy_job.h"
+#include "io/fdio.h"
+
+static enum ph_rc stopped(struct ph_err *err)
+{
+    return err_set(err, PH_CANCELLED, "the restore was stopped by another stage");
+}
+
+/* Read what the file holds where the job's extents go; sets local and local_len. */
+static enum ph_rc local_read(struct copy *c, struct copy_job *j, struct ph_err *err)
+{
+    size_t want = (size_t)round_up_u64(j->logical_len, POOL_ALIGN_BYTES);
+    size_t got = 0;
+
+    j->local = pool_get(c->in_pool);
+    if (j->local == NULL)
+        return stopped(err);
+    if (pread_upto(j->file->local.fd, j->local, want, j->offset, &got, err) != PH_OK)
+        return err_ctx(err, "could not compare \"%s\"", j->file->path);
+    j->local_len = (uint32_t)MIN_OF(got, (size_t)j->logical_len);
+    return PH_OK;
+}
+
+/* Which extents differ, and the part of the pack that they need. */
+static void extents_compare(struct copy *c, struct copy_job *j)
+{
+    uint32_t at = 0;
+    uint32_t frame_at = j->fetch_at;
+    uint32_t from = UINT32_MAX;
+    uint32_t end = 0;
+
+    for (uint32_t i = 0; i < j->extent_count; i++) {
+        struct copy_extent *x = &j->extents[i];
+        bool there = at + x->logical_len <= j->local_len;
+        x->needed = !there || xxh3_64(j->local + at, x->logical_len) != x->entry.xxh3;
+        if (!x->needed)
+            atomic_fetch_add(&c->job->kept_bytes, x->logical_len);
+        if (x->needed && x->frame_len > 0) {
+            from = MIN_OF(from, frame_at);
+            end = frame_at + x->frame_len;
+        }
+        frame_at += x->frame_len;
+        at += x->logical_len;
+    }
+    if (end == 0) {
+        j->has_frames = false;
+        j->fetch_len = 0;
+        return;
+    }
+    j->fetch_at = from;
+    j->fetch_len = end - from;
+}
+
+static bool any_needed(const struct copy_job *j)
+{
+    for (uint32_t i = 0; i < j->extent_count; i++)
+        if (j->extents[i].needed)
+            return true;
+    return false;
+}
+
+/* In a new file zero pages are holes: extents without frames need nothing. */
+static bool all_holes(const struct copy_job *j)
+{
+    return !j->file->compare && !j->has_frames && j->delta_count == 0;
+}
+
+static enum ph_rc frames_read(struct copy *c, struct copy_job *j, struct ph_err *err)
+{
+    if (!j->has_frames && j->delta_count == 0)
+        return PH_OK;
+    j->in = pool_get(c->in_pool);
+    if (j->in == NULL)
+        return stopped(err);
+    if (j->delta_count > 0) /* the decode stage reads the chain frame by frame */
+        return PH_OK;
+    return copy_pack_read(c, j->pack, j->fetch_at, j->fetch_len, j->in, &j->in_skip, err);
+}
+
+static enum ph_rc fetch_extents(struct copy *c, struct copy_job *j, bool *ret_done,
+                                struct ph_err *err)
+{
+    if (j->file->compare) {
+        if (local_read(c, j, err) != PH_OK)
+            return err->rc;
+        extents_compare(c, j);
+    }
+    *ret_done = all_holes(j) || !any_needed(j);
+    return *ret_done ? PH_OK : frames_read(c, j, err);
+}
+
+/* One existing small file; keep is set where its bytes are right. scratch holds the largest. */
+static enum ph_rc small_compare(struct copy *c, struct copy_job *j, struct copy_small *s,
+                                uint8_t *scratch, struct ph_err *err)
+{
+    const char *name = (const char *)j->names.data + s->name_at;
+    AUTO_FD fd = -1;
+    struct stat st;
+    size_t got = 0;
+
+    if (fstatat(s->dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode) ||
+        (uint64_t)st.st_size != s->size_bytes || st.st_nlink > 1)
+        return PH_OK;
+    if (open_at(s->dir->fd, name, O_RDONLY | O_NOFOLLOW, 0, &fd, err) != PH_OK)
+        return err->rc;
+    if (pread_upto(fd, scratch, (size_t)s->size_bytes + 1, 0, &got, err) != PH_OK)
+        return err_ctx(err, "could not compare \"%s\"", name);
+    if (got != s->size_bytes || (s->size_bytes > 0 && xxh3_64(scratch, got) != s->xxh3))
+        return PH_OK;
+    s->keep = true;
+    atomic_fetch_add(&c->job->kept_bytes, s->size_bytes);
+    return copy_set_attrs(c->job, fd, s->mode, s->owner, s->mtime_us, false, err);
+}
+
+static enum ph_rc fetch_small(struct copy *c, struct copy_job *j, uint8_t *scratch,
+                              struct ph_err *err)
+{
+    bool frame_needed = false;
+
+    for (uint32_t i = 0; i < j->small_count; i++) {
+        if (c->job->in_place && small_compare(c, j, &j->small[i], scratch, err) != PH_OK)
+            return err->rc;
+        frame_needed |= !j->small[i].keep && j->small[i].size_bytes > 0;
+    }
+    if (!frame_needed)
+        j->has_frames = false;
+    return frames_read(c, j, err);
+}
+
+static enum ph_rc fetch_one(struct copy *c, struct copy_job *j, uint8_t *scratch,
+                            struct ph_err *err)
+{
+    bool done = false;
+    enum ph_rc rc = j->kind == COPY_SMALL_JOB ? fetch_small(c, j, scratch, err)
+                                              : fetch_extents(c, j, &done, err);
+
+    if (rc != PH_OK)
+        return rc;
+    return queue_push(done ? c->to_write : c->to_decode, j) ? PH_OK : stopped(err);
+}
+
+void *copy_fetch_main(void *arg)
+{
+    struct copy *c = arg;
+    AUTO_FREE uint8_t *scratch = xmalloc(COPY_BUNDLE_MAX + 1);
+    struct copy_job *j;
+    struct ph_err err = {0};
+
+    while (!c->failed && (j = queue_pop(c->to_fetch)) != NULL) {
+        if (fetch_one(c, j, scratch, &err) != PH_OK) {
+            copy_fail(c, &err);
+            break;
+        }
+    }
+    if (atomic_fetch_sub(&c->fetch_running, 1) == 1)
+        queue_close(c->to_decode);
+    return NULL;
+}
