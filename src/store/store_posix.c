@@ -544,7 +544,8 @@ static enum ph_rc open_root(const struct store_opts *opts, int *ret_fd, struct p
         return store_posix_explain(err);
     if (!opts->create) {
         (void)err_set(err, PH_NOT_FOUND, "repository \"%s\" does not exist", opts->url);
-        return err_hint(err, "Is its file system mounted? `pghush init` makes a new repository.");
+        return err_hint(
+            err, "Is its file system mounted? For a new repository make an empty folder first.");
     }
     if (mkdir_path(AT_FDCWD, opts->url, 0700, err) != PH_OK)
         return store_posix_explain(err);
