@@ -44,6 +44,11 @@ struct wal_put {
     struct chunk **chunks; /* NULL: frames are made as they are written */
     atomic_size_t next;    /* the frame to be made next; beyond the end: stop */
     bool helping;          /* the thread has not been joined */
+    bool hashed;
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t more;
+    size_t ready_bytes;
+    bool aborted;
     pthread_t helper;
     enum ph_rc helper_rc;
     struct ph_err helper_err;
@@ -101,13 +106,56 @@ static enum ph_rc encode_share(struct wal_put *p, struct encoder *e, struct ph_e
     }
 }
 
+/* More bytes than hashed_bytes are there: how many; 0: the put is aborted. */
+static size_t wait_ready(struct wal_put *p, size_t hashed_bytes)
+{
+    size_t ready;
+
+    (void)pthread_mutex_lock(&p->lock);
+    while (p->ready_bytes <= hashed_bytes && !p->aborted)
+        (void)pthread_cond_wait(&p->more, &p->lock);
+    ready = p->aborted ? 0 : p->ready_bytes;
+    (void)pthread_mutex_unlock(&p->lock);
+    return ready;
+}
+
+void wal_put_ready(struct wal_put *p, size_t ready_bytes)
+{
+    PH_ASSERT(ready_bytes <= p->opts.len_bytes);
+    (void)pthread_mutex_lock(&p->lock);
+    p->ready_bytes = ready_bytes;
+    (void)pthread_cond_signal(&p->more);
+    (void)pthread_mutex_unlock(&p->lock);
+}
+
+static bool hash_as_it_comes(struct wal_put *p)
+{
+    struct sha256 sha;
+    size_t done = 0;
+
+    sha256_init(&sha);
+    while (done < p->opts.len_bytes) {
+        size_t ready = wait_ready(p, done);
+
+        if (ready == 0) {
+            sha256_release(&sha);
+            return false;
+        }
+        sha256_update(&sha, p->opts.bytes + done, ready - done);
+        done = ready;
+    }
+    sha256_final(&sha, p->sha256);
+    return true;
+}
+
 static void *helper_main(void *arg)
 {
     struct wal_put *p = arg;
     struct encoder e;
 
-    if (p->opts.sha256 == NULL)
-        sha256_of(p->opts.bytes, p->opts.len_bytes, p->sha256);
+    p->hashed = hash_as_it_comes(p);
+    if (!p->hashed)
+        return NULL;
     encoder_init(&e, &p->opts);
     p->helper_rc = encode_share(p, &e, &p->helper_err);
     encoder_release(&e);
@@ -139,16 +187,15 @@ enum ph_rc wal_put_begin(const struct wal_archive *a, const struct wal_put_opts 
     (void)snprintf(p->name, sizeof p->name, "%s", opts->name);
     p->parsed = parsed;
     p->frame_total = (opts->len_bytes + WAL_OBJECT_FRAME_RAW - 1) / WAL_OBJECT_FRAME_RAW;
-    if (opts->sha256 != NULL)
-        memcpy(p->sha256, opts->sha256, sizeof p->sha256);
+    p->ready_bytes = opts->ready_bytes;
+    (void)pthread_mutex_init(&p->lock, NULL);
+    (void)pthread_cond_init(&p->more, NULL);
     encoder_init(&p->own, opts);
     if (opts->parallel && p->frame_total > 1 && p->frame_total <= WAL_PUT_FRAMES_MAX) {
         p->chunks = xcalloc(p->frame_total, sizeof(struct chunk *));
         /* No thread to be had: slower, not a failure. */
         p->helping = pthread_create(&p->helper, NULL, helper_main, p) == 0;
     }
-    if (!p->helping && opts->sha256 == NULL)
-        sha256_of(opts->bytes, opts->len_bytes, p->sha256);
     *ret_put = p;
     return PH_OK;
 }
@@ -158,7 +205,13 @@ void wal_put_abort(struct wal_put *p)
     if (p == NULL)
         return;
     atomic_store(&p->next, p->frame_total);
+    (void)pthread_mutex_lock(&p->lock);
+    p->aborted = true;
+    (void)pthread_cond_signal(&p->more);
+    (void)pthread_mutex_unlock(&p->lock);
     helper_join(p);
+    (void)pthread_mutex_destroy(&p->lock);
+    (void)pthread_cond_destroy(&p->more);
     for (size_t i = 0; p->chunks != NULL && i < p->frame_total; i++)
         free(p->chunks[i]);
     free(p->chunks);
@@ -171,10 +224,12 @@ static enum ph_rc work_finish(struct wal_put *p, struct ph_err *err)
 {
     enum ph_rc rc = PH_OK;
 
-    if (p->chunks == NULL)
-        return PH_OK;
-    rc = encode_share(p, &p->own, err);
+    PH_ASSERT(p->ready_bytes == p->opts.len_bytes);
+    if (p->chunks != NULL)
+        rc = encode_share(p, &p->own, err);
     helper_join(p);
+    if (!p->hashed)
+        sha256_of(p->opts.bytes, p->opts.len_bytes, p->sha256);
     if (rc == PH_OK && p->helper_rc != PH_OK) {
         *err = p->helper_err;
         rc = p->helper_rc;

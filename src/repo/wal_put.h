@@ -33,8 +33,8 @@ struct wal_put_opts {
     size_t len_bytes;     /* 1..WAL_OBJECT_RAW_BYTES_MAX */
     enum codec_method compress;
     int compress_level;
-    const uint8_t *sha256; /* 32 bytes where the caller knows it; NULL: it is made here */
-    bool parallel;         /* with a thread beside the caller's */
+    size_t ready_bytes; /* how many of them are there already; see wal_put_ready */
+    bool parallel;      /* with a thread beside the caller's */
 };
 
 struct wal_put_result {
@@ -51,6 +51,12 @@ struct wal_put;
  */
 MUST_CHECK enum ph_rc wal_put_begin(const struct wal_archive *a, const struct wal_put_opts *opts,
                                     struct wal_put **ret_put, struct ph_err *err);
+/*
+ * So many of the file's bytes are there now: the hash follows while the caller reads. All of them must be
+ * there before wal_put_commit.
+ */
+void wal_put_ready(struct wal_put *p, size_t ready_bytes);
+
 /*
  * Publish. Takes the put in every case.
  *

@@ -78,12 +78,16 @@ static enum ph_rc put(struct fixture *f, const char *name, const struct content 
         .compress = c->compress,
         .compress_level = 1,
         .parallel = c->parallel,
+        .ready_bytes = c->parallel ? 0 : c->len_bytes,
     };
     struct wal_put_result result = {0};
     struct wal_put *p;
 
-    if (wal_put_begin(&f->archive, &opts, &p, err) != PH_OK ||
-        wal_put_commit(p, NULL, &result, err) != PH_OK)
+    if (wal_put_begin(&f->archive, &opts, &p, err) != PH_OK)
+        return err->rc;
+    for (size_t at = 0; c->parallel && at < c->len_bytes; at += 100000)
+        wal_put_ready(p, MIN_OF(at + 100000, c->len_bytes));
+    if (wal_put_commit(p, NULL, &result, err) != PH_OK)
         return err->rc;
     if (ret_there != NULL)
         *ret_there = result.was_there;
@@ -168,6 +172,28 @@ static void large_file_by_both_ways(void **state)
     }
 }
 
+/* The reader fails in the middle: no thread waits for ever, nothing is stored. */
+static void abort_while_bytes_are_missing(void **state)
+{
+    struct fixture *f = *state;
+    AUTO_FREE uint8_t *bytes = make_bytes(16 * SEG_BYTES, 3);
+    struct wal_put_opts opts = {
+        .name = segment(5),
+        .bytes = bytes,
+        .len_bytes = 16 * SEG_BYTES,
+        .parallel = true,
+    };
+    struct wal_object head;
+    struct wal_put *p;
+    struct ph_err err;
+
+    assert_int_equal(wal_put_begin(&f->archive, &opts, &p, &err), PH_OK);
+    wal_put_ready(p, SEG_BYTES);
+    wal_put_abort(p);
+    wal_put_abort(NULL);
+    assert_int_equal(wal_archive_head(&f->archive, segment(5), &head, &err), PH_NOT_FOUND);
+}
+
 static void same_content_again_writes_nothing(void **state)
 {
     struct fixture *f = *state;
@@ -214,7 +240,8 @@ static void summary_of_the_refused_goes(void **state)
     struct content a = {mine, SEG_BYTES, CODEC_NONE, false};
     AUTO_FREE char *name = xasprintf("%s.blocks", segment(5));
     struct repo_key key = repo_key_wal_file("main", 15, 1, name);
-    struct wal_put_opts opts = {.name = segment(5), .bytes = theirs, .len_bytes = SEG_BYTES};
+    struct wal_put_opts opts = {
+        .name = segment(5), .bytes = theirs, .len_bytes = SEG_BYTES, .ready_bytes = SEG_BYTES};
     struct wal_put_result result;
     struct wal_put *p;
     struct ph_err err;
@@ -511,6 +538,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(round_trip_of_every_method, setup, teardown),
         cmocka_unit_test_setup_teardown(large_file_by_both_ways, setup, teardown),
+        cmocka_unit_test_setup_teardown(abort_while_bytes_are_missing, setup, teardown),
         cmocka_unit_test_setup_teardown(same_content_again_writes_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(other_content_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(summary_of_the_refused_goes, setup, teardown),

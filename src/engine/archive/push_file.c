@@ -27,6 +27,7 @@
 #include "io/fdio.h"
 #include "repo/wal_put.h"
 
+#define READ_BYTES        ((size_t)MIB)
 #define HUGE_PAGE_BYTES   ((size_t)2 * MIB)
 #define SMALL_FILE_MAX    ((size_t)MIB) /* history and backup files */
 #define SUMMARY_BYTES_MAX ((size_t)256 * MIB)
@@ -68,27 +69,37 @@ static enum ph_rc check_size(const struct wal_archive *a, const struct wal_name 
     return PH_OK;
 }
 
-static enum ph_rc read_file(const struct wal_archive *a, const struct wal_name *name,
-                            const char *path, struct push_buffer *buffer, struct push_outcome *out,
+static enum ph_rc open_file(const struct wal_archive *a, const struct wal_name *name,
+                            const char *path, int *ret_fd, struct push_outcome *out,
                             struct ph_err *err)
 {
-    AUTO_FD fd = -1;
-
-    if (open_at(AT_FDCWD, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, &fd, err) != PH_OK) {
+    if (open_at(AT_FDCWD, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, ret_fd, err) != PH_OK) {
         if (err->rc == PH_NOT_FOUND)
             return err_set(err, PH_CONFIG, "there is no such file");
         return err->rc;
     }
     out->before_ns = time_now_us() * 1000;
-    if (file_facts_fd(fd, &out->before, err) != PH_OK)
+    if (file_facts_fd(*ret_fd, &out->before, err) != PH_OK)
         return err->rc;
     if (!S_ISREG(out->before.mode))
         return err_set(err, PH_CONFIG, "is not a regular file");
-    if (check_size(a, name, out->before.size_bytes, err) != PH_OK)
-        return err->rc;
     out->raw_bytes = out->before.size_bytes;
-    buffer_need(buffer, (size_t)out->raw_bytes);
-    return read_full(fd, buffer->bytes, (size_t)out->raw_bytes, err);
+    return check_size(a, name, out->raw_bytes, err);
+}
+
+/* The whole file; p, where it is not NULL, is told how far it has come. */
+static enum ph_rc read_file(int fd, uint8_t *bytes, size_t len_bytes, struct wal_put *p,
+                            struct ph_err *err)
+{
+    for (size_t at = 0; at < len_bytes; at += READ_BYTES) {
+        size_t part = MIN_OF(len_bytes - at, READ_BYTES);
+
+        if (read_full(fd, bytes + at, part, err) != PH_OK)
+            return err->rc;
+        if (p != NULL)
+            wal_put_ready(p, at + part);
+    }
+    return PH_OK;
 }
 
 /* WAL: judge it and make its summary. ret_blocks stays empty where there is none. */
@@ -138,41 +149,50 @@ static enum ph_rc check_small(const struct wal_name *name, const uint8_t *bytes,
     return PH_OK;
 }
 
-/* Is it stored already? NOT_FOUND: no, go on. */
-static enum ph_rc look_for_it(const struct push_how *how, const char *name,
-                              const struct push_buffer *buffer, struct push_outcome *out,
-                              struct ph_err *err)
+/* It is stored already: is it the same? */
+static enum ph_rc compare(const struct push_how *how, const char *name,
+                          const struct wal_object *head, int fd, struct push_buffer *buffer,
+                          struct push_outcome *out, struct ph_err *err)
 {
-    struct wal_object head;
-
-    if (wal_archive_head(how->archive, name, &head, err) != PH_OK) {
-        if (err->rc == PH_CORRUPT)
-            return err_hint(err, "Move the damaged object out of the repository, then this file "
-                                 "is stored anew.");
+    if (read_file(fd, buffer->bytes, (size_t)out->raw_bytes, NULL, err) != PH_OK)
         return err->rc;
-    }
     sha256_of(buffer->bytes, (size_t)out->raw_bytes, out->sha256);
     out->was_there = true;
-    return wal_archive_same(how->archive, name, &head, out->raw_bytes, out->sha256, err);
+    return wal_archive_same(how->archive, name, head, out->raw_bytes, out->sha256, err);
 }
 
-static enum ph_rc check_and_put(const struct push_how *how, const struct wal_name *parsed,
-                                const struct wal_put_opts *put_opts, struct push_outcome *out,
-                                struct ph_err *err)
+static enum ph_rc read_and_check(const struct push_how *how, const struct wal_name *parsed,
+                                 const struct wal_put_opts *put, int fd, uint8_t *bytes,
+                                 struct wal_put *p, struct buf *ret_blocks, struct ph_err *err)
 {
+    if (read_file(fd, bytes, put->len_bytes, p, err) != PH_OK)
+        return err->rc;
+    if (parsed->kind == WAL_NAME_SEGMENT || parsed->kind == WAL_NAME_PARTIAL)
+        return check_wal(how->archive, put->name, bytes, put->len_bytes, ret_blocks, err);
+    return check_small(parsed, bytes, put->len_bytes, err);
+}
+
+static enum ph_rc store(const struct push_how *how, const struct wal_name *parsed, const char *name,
+                        int fd, struct push_buffer *buffer, struct push_outcome *out,
+                        struct ph_err *err)
+{
+    struct wal_put_opts opts = {
+        .name = name,
+        .bytes = buffer->bytes,
+        .len_bytes = (size_t)out->raw_bytes,
+        .compress = how->compress,
+        .compress_level = how->compress_level,
+        .parallel = how->parallel,
+    };
     struct wal_put_result put;
     struct wal_put *p;
     struct buf blocks;
     enum ph_rc rc;
 
-    if (wal_put_begin(how->archive, put_opts, &p, err) != PH_OK)
+    if (wal_put_begin(how->archive, &opts, &p, err) != PH_OK)
         return err->rc;
     buf_init(&blocks, SUMMARY_BYTES_MAX);
-    if (parsed->kind == WAL_NAME_SEGMENT || parsed->kind == WAL_NAME_PARTIAL)
-        rc = check_wal(how->archive, put_opts->name, put_opts->bytes, put_opts->len_bytes, &blocks,
-                       err);
-    else
-        rc = check_small(parsed, put_opts->bytes, put_opts->len_bytes, err);
+    rc = read_and_check(how, parsed, &opts, fd, buffer->bytes, p, &blocks, err);
     if (rc != PH_OK) {
         wal_put_abort(p);
     } else {
@@ -189,34 +209,42 @@ static enum ph_rc check_and_put(const struct push_how *how, const struct wal_nam
     return PH_OK;
 }
 
+static enum ph_rc compare_or_store(const struct push_how *how, const struct wal_name *parsed,
+                                   const char *path, struct push_buffer *buffer,
+                                   struct push_outcome *out, struct ph_err *err)
+{
+    const char *name = path_base(path);
+    struct wal_object head;
+    AUTO_FD fd = -1;
+
+    if (open_file(how->archive, parsed, path, &fd, out, err) != PH_OK)
+        return err->rc;
+    buffer_need(buffer, (size_t)out->raw_bytes);
+    switch (wal_archive_head(how->archive, name, &head, err)) {
+    case PH_OK:
+        return compare(how, name, &head, fd, buffer, out, err);
+    case PH_NOT_FOUND:
+        return store(how, parsed, name, fd, buffer, out, err);
+    case PH_CORRUPT:
+        return err_hint(err, "Move the damaged object out of the repository, then this file is "
+                             "stored anew.");
+    default:
+        return err->rc;
+    }
+}
+
 enum ph_rc push_file(const struct push_how *how, const char *path, struct push_buffer *buffer,
                      struct push_outcome *ret_outcome, struct ph_err *err)
 {
     AUTO_FREE char *shown = str_escape(path);
-    const char *name = path_base(path);
     struct push_outcome out = {0};
-    struct wal_put_opts put = {
-        .name = name,
-        .compress = how->compress,
-        .compress_level = how->compress_level,
-        .parallel = how->parallel,
-    };
     struct wal_name parsed;
-    enum ph_rc rc;
+    struct ph_err unused;
 
-    if (wal_name_parse(name, how->archive->id.wal_segment_size, &parsed, err) != PH_OK)
+    if (wal_name_parse(path_base(path), how->archive->id.wal_segment_size, &parsed, err) != PH_OK ||
+        compare_or_store(how, &parsed, path, buffer, &out, err) != PH_OK)
         return err_ctx(err, "\"%s\"", shown);
-    if (read_file(how->archive, &parsed, path, buffer, &out, err) != PH_OK)
-        return err_ctx(err, "\"%s\"", shown);
-    rc = look_for_it(how, name, buffer, &out, err);
-    if (rc == PH_NOT_FOUND) {
-        put.bytes = buffer->bytes;
-        put.len_bytes = (size_t)out.raw_bytes;
-        rc = check_and_put(how, &parsed, &put, &out, err);
-    }
-    if (rc != PH_OK)
-        return err_ctx(err, "\"%s\"", shown);
-    if (file_facts_at(AT_FDCWD, path, &out.after, err) != PH_OK)
+    if (file_facts_at(AT_FDCWD, path, &out.after, &unused) != PH_OK)
         out.after = (struct file_facts){0}; /* stored it is; only not to be noted */
     *ret_outcome = out;
     return PH_OK;
