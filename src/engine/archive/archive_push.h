@@ -5,7 +5,7 @@
  * The named file is checked, summarised, compressed and published durably; then, where the server has a
  * backlog, other segments with a .ready mark are stored too, several at once. What was stored ahead is
  * noted in the spool folder, so that the server's own call for it later needs no second reading
- * (docs/decisions/0007-archive-push-notes.md). Only the named file decides success.
+ * (docs/decisions/0006-archive-push-notes.md). Only the named file decides success.
  */
 #ifndef ENGINE_ARCHIVE_ARCHIVE_PUSH_H
 #define ENGINE_ARCHIVE_ARCHIVE_PUSH_H
