@@ -155,23 +155,6 @@ void atomic_file_release(struct atomic_file *f)
     atomic_file_abort(f);
 }
 
-enum ph_rc atomic_file_put(int dirfd, const char *path, mode_t mode, const void *data,
-                           size_t len_bytes, enum atomic_file_mode how, struct ph_err *err)
-{
-    AUTO_FREE char *shown = str_escape(path);
-    struct atomic_file f = ATOMIC_FILE_INIT;
-    enum ph_rc rc = atomic_file_create(dirfd, path, mode, &f, err);
-
-    if (rc != PH_OK)
-        return rc;
-    rc = write_full(f.fd, data, len_bytes, err);
-    if (rc != PH_OK) {
-        atomic_file_abort(&f);
-        return err_ctx(err, "\"%s\"", shown);
-    }
-    return atomic_file_commit(&f, how, err);
-}
-
 bool atomic_file_is_temporary(const char *name)
 {
     return str_starts(name, ATOMIC_FILE_PREFIX);

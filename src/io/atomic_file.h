@@ -54,11 +54,6 @@ void atomic_file_release(struct atomic_file *f);
         .fd = -1, .dirfd = -1                                                                      \
     }
 
-/* Create, write, commit in one: for small files. */
-MUST_CHECK enum ph_rc atomic_file_put(int dirfd, const char *path, mode_t mode, const void *data,
-                                      size_t len_bytes, enum atomic_file_mode how,
-                                      struct ph_err *err);
-
 /* true for names that only temporary files have. */
 bool atomic_file_is_temporary(const char *name);
 /*

@@ -37,7 +37,7 @@ static enum ph_rc add_name(struct dir_list *l, const char *name, size_t len, uin
     if (need > NAME_AREA_MAX)
         return err_set(err, PH_LIMIT, "more than %zu bytes of names in one directory",
                        NAME_AREA_MAX);
-    if (need > l->bytes_cap) {
+    if (l->bytes == NULL || need > l->bytes_cap) {
         l->bytes_cap = grown(l->bytes_cap, need + START_BYTES);
         l->bytes = xrealloc(l->bytes, l->bytes_cap);
     }

@@ -112,7 +112,7 @@ enum ph_rc pread_upto(int fd, void *ret_buf, size_t len_bytes, uint64_t offset, 
 
         if (n < 0)
             return err_sys(err, (int)-n, "could not read %zu bytes at offset %llu", len_bytes - got,
-                           (unsigned long long)(offset + got));
+                           (unsigned long long)offset + got);
         if (n == 0)
             break;
         got += (size_t)n;
@@ -202,7 +202,7 @@ enum ph_rc pwrite_full(int fd, const void *buf, size_t len_bytes, uint64_t offse
 
         if (n <= 0)
             return err_sys(err, n == 0 ? EIO : (int)-n, "could not write %zu bytes at offset %llu",
-                           len_bytes - put, (unsigned long long)(offset + put));
+                           len_bytes - put, (unsigned long long)offset + put);
         put += (size_t)n;
     }
     return PH_OK;

@@ -52,6 +52,7 @@ MUST_CHECK enum ph_rc pwrite_full(int fd, const void *buf, size_t len_bytes, uin
 int64_t pread_once(int fd, void *ret_buf, size_t len_bytes, uint64_t offset, int rw_flags);
 int64_t pwrite_once(int fd, const void *buf, size_t len_bytes, uint64_t offset, int rw_flags);
 
+/* Data and metadata of fd are on the drive. An error is final: the same call again would lie. */
 MUST_CHECK enum ph_rc fsync_fd(int fd, struct ph_err *err);
 /* fsync of a directory by path; file systems that cannot (EINVAL, ENOTSUP) count as done. */
 MUST_CHECK enum ph_rc fsync_dir_at(int dirfd, const char *path, struct ph_err *err);

@@ -37,6 +37,7 @@ void pool_put(struct pool *p, uint8_t *slab);
 /* Wake everybody who waits; pool_get gives NULL from now on. pool_put still works. Idempotent. */
 void pool_close(struct pool *p);
 
+/* As given to pool_new. */
 size_t pool_slab_bytes(const struct pool *p);
 size_t pool_slabs(const struct pool *p);
 /* Slabs not given out at this moment. */

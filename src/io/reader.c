@@ -17,8 +17,7 @@
 #include "io/fdio.h"
 #include "io/reader_impl.h"
 
-#define DEPTH_MAX  128u
-#define REREAD_MAX MIB
+#define DEPTH_MAX 128u
 
 static struct read_part *new_part(struct reader *r)
 {
@@ -354,40 +353,6 @@ enum ph_rc read_req_check(const struct read_req *req, struct ph_err *err)
         return PH_OK;
     return err_sys(err, req->sys_errno, "could not read %zu bytes at offset %llu", req->want_bytes,
                    (unsigned long long)req->offset);
-}
-
-enum ph_rc reader_reread(struct reader *r, struct reader_file *f, uint64_t offset, size_t len_bytes,
-                         uint8_t *buf, enum reread_source source, size_t *ret_got,
-                         struct ph_err *err)
-{
-    size_t ask = (size_t)round_up_u64(len_bytes, DIRECT_ALIGN_BYTES);
-    bool idle = f->parts_open == 0;
-    int fd = source == REREAD_DEVICE ? direct_fd(&f->direct, idle) : -1;
-    size_t got = 0;
-    enum ph_rc rc;
-
-    PH_ASSERT(len_bytes > 0 && len_bytes <= REREAD_MAX && offset % DIRECT_ALIGN_BYTES == 0);
-    (void)r;
-    if (fd < 0) {
-        fd = direct_buffered_fd(&f->direct, idle);
-        ask = len_bytes;
-    }
-    if (fd < 0)
-        return err_set(err, PH_IO, "could not read a page again: no buffered descriptor");
-    while (got < ask) {
-        int64_t n = pread_once(fd, buf + got, ask - got, offset + got, 0);
-
-        if (n < 0) {
-            rc = err_sys(err, (int)-n, "could not read %zu bytes at offset %llu again", len_bytes,
-                         (unsigned long long)offset);
-            return rc;
-        }
-        got += (size_t)n;
-        if (n == 0 || (uint64_t)n % DIRECT_ALIGN_BYTES != 0)
-            break;
-    }
-    *ret_got = MIN_OF(got, len_bytes);
-    return PH_OK;
 }
 
 const struct reader_stats *reader_stats(const struct reader *r)

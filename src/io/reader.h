@@ -44,13 +44,13 @@ struct read_req {
     void *owner;       /* the caller's */
 
     size_t got_bytes; /* < want_bytes only at the end of the file (eof) or on error */
-    bool eof;         /* the file ended before want_bytes */
     int sys_errno;    /* 0 = fine */
     unsigned how;     /* bits 1 << READ_HOW_*: how its bytes came */
+    bool eof;         /* the file ended before want_bytes */
 
     /* The reader's. */
-    struct read_req *next;
     unsigned parts_open;
+    struct read_req *next;
     uint64_t end_bytes; /* offset where the file was seen to end, UINT64_MAX = not seen */
 };
 
@@ -73,6 +73,7 @@ struct reader_opts {
     void *notice_ctx;
 };
 
+/* opts is copied. Errors: NO_MEMORY, IO, AUTH (RING_URING only, where io_uring is refused). */
 MUST_CHECK enum ph_rc reader_new(const struct reader_opts *opts, struct reader **ret_reader,
                                  struct ph_err *err);
 /* Waits for what is in flight. All files must be closed. */
@@ -106,21 +107,7 @@ MUST_CHECK enum ph_rc reader_wait(struct reader *r, bool wait, struct read_req *
 /* OK, or the request's error as text ("could not read 8192 bytes at offset 0: ..."). */
 MUST_CHECK enum ph_rc read_req_check(const struct read_req *req, struct ph_err *err);
 
-enum reread_source {
-    REREAD_DEVICE, /* past the cache where possible */
-    REREAD_CACHE,  /* what other processes see */
-};
-
-/*
- * Read a range once more, now, for a page whose checksum failed. At most 1 MiB.
- *
- * offset, buf   as in struct read_req
- * ret_got       fewer than len_bytes at the end of the file
- */
-MUST_CHECK enum ph_rc reader_reread(struct reader *r, struct reader_file *f, uint64_t offset,
-                                    size_t len_bytes, uint8_t *buf, enum reread_source source,
-                                    size_t *ret_got, struct ph_err *err);
-
+/* Counted since reader_new; borrowed. */
 const struct reader_stats *reader_stats(const struct reader *r);
 /* "direct, io_uring with registered buffers"; for reports. */
 const char *reader_describe(const struct reader *r);

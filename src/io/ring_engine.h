@@ -21,6 +21,7 @@ MUST_CHECK enum ph_rc ring_uring_flush(struct ring_uring *u, struct ph_err *err)
 MUST_CHECK enum ph_rc ring_uring_wait(struct ring_uring *u, bool wait, struct ring_op **ret_op,
                                       struct ph_err *err);
 
+/* Errors: RETRY where no thread could be started. */
 MUST_CHECK enum ph_rc ring_threads_new(const struct ring_opts *opts, struct ring_threads **ret,
                                        struct ph_err *err);
 /* Waits for what is in flight. */

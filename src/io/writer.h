@@ -66,6 +66,7 @@ struct writer_file_opts {
     bool preallocate;        /* reserve expected_bytes now (no holes wanted) */
 };
 
+/* opts is copied. Errors: NO_SPACE, IO (the size could not be set). */
 MUST_CHECK enum ph_rc writer_open(struct writer *w, const struct writer_file_opts *opts,
                                   struct writer_file **ret_file, struct ph_err *err);
 
@@ -114,6 +115,7 @@ MUST_CHECK enum ph_rc writer_finish(struct writer *w, struct writer_file *f, uin
 /* Wait for this file's writes and forget it. NULL is fine. */
 void writer_abandon(struct writer *w, struct writer_file *f);
 
+/* Counted since writer_new; borrowed. */
 const struct writer_stats *writer_stats(const struct writer *w);
 
 #endif

@@ -19,6 +19,18 @@ static int teardown(void **state)
     return 0;
 }
 
+/* Create, write, commit; the result of the first that fails. */
+static enum ph_rc put(const char *path, const char *text, enum atomic_file_mode how,
+                      struct ph_err *err)
+{
+    AUTO(atomic_file) f = ATOMIC_FILE_INIT;
+    enum ph_rc rc = atomic_file_create(AT_FDCWD, path, 0600, &f, err);
+
+    if (rc == PH_OK)
+        rc = write_full(f.fd, text, strlen(text), err);
+    return rc == PH_OK ? atomic_file_commit(&f, how, err) : rc;
+}
+
 static void appears_only_at_commit(void **state)
 {
     AUTO_FREE char *path = xasprintf("%s/backup.json", (char *)*state);
@@ -58,12 +70,10 @@ static void noreplace_keeps_what_is_there(void **state)
     AUTO_FREE char *path = pattern_file(*state, "a", 100);
     struct ph_err err;
 
-    assert_int_equal(atomic_file_put(AT_FDCWD, path, 0600, "x", 1, ATOMIC_FILE_NOREPLACE, &err),
-                     PH_EXISTS);
+    assert_int_equal(put(path, "x", ATOMIC_FILE_NOREPLACE, &err), PH_EXISTS);
     assert_true(file_is_pattern(path, 100));
     assert_int_equal(count_names(*state), 1);
-    assert_int_equal(atomic_file_put(AT_FDCWD, path, 0600, "x", 1, ATOMIC_FILE_REPLACE, &err),
-                     PH_OK);
+    assert_int_equal(put(path, "x", ATOMIC_FILE_REPLACE, &err), PH_OK);
     assert_false(file_is_pattern(path, 100));
 }
 
@@ -72,8 +82,7 @@ static void missing_directory_is_not_found(void **state)
     AUTO_FREE char *path = xasprintf("%s/no/a", (char *)*state);
     struct ph_err err;
 
-    assert_int_equal(atomic_file_put(AT_FDCWD, path, 0600, "x", 1, ATOMIC_FILE_REPLACE, &err),
-                     PH_NOT_FOUND);
+    assert_int_equal(put(path, "x", ATOMIC_FILE_REPLACE, &err), PH_NOT_FOUND);
 }
 
 /* A writer that dies with its temporary file, as kill -9 leaves it. */
@@ -109,7 +118,7 @@ static void put_over_old(void *arg)
     AUTO_FREE char *path = xasprintf("%s/old", (char *)arg);
     struct ph_err err;
 
-    if (atomic_file_put(AT_FDCWD, path, 0600, "new", 3, ATOMIC_FILE_REPLACE, &err) != PH_OK)
+    if (put(path, "new", ATOMIC_FILE_REPLACE, &err) != PH_OK)
         _exit(20);
 }
 

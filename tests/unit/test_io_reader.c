@@ -11,6 +11,7 @@
 #define SLABS    ((size_t)12)
 #define BIG      ((size_t)4 * 1024 * 1024)
 #define PAGE     ((size_t)4096)
+#define PG_PAGE  ((size_t)8192)
 #define DISK_DIR "."
 #define SHM_DIR  "/dev/shm"
 
@@ -248,39 +249,6 @@ static void file_that_shrinks_ends_early(void **state)
     free_fixture(f);
 }
 
-static void reread_from_both_sources(void **state)
-{
-    static const enum direct_mode modes[] = {DIRECT_AUTO, DIRECT_ON, DIRECT_OFF};
-    static const char *const parents[] = {DISK_DIR, SHM_DIR};
-
-    (void)state;
-    for (size_t i = 0; i < 6; i++) {
-        struct fixture *f = new_fixture(parents[i % 2], modes[i / 2], RING_AUTO);
-        AUTO_FREE char *path = pattern_file(f->dir, "f", 10000);
-        struct reader_file *file = open_file(f, path);
-        uint8_t *slab = pool_get(f->pool);
-        struct ph_err err;
-        size_t got = 0;
-
-        for (int source = REREAD_DEVICE; source <= REREAD_CACHE; source++) {
-            assert_int_equal(reader_reread(f->reader, file, 0, 8192, slab,
-                                           (enum reread_source)source, &got, &err),
-                             PH_OK);
-            assert_int_equal(got, 8192);
-            assert_int_equal(pattern_differs(slab, got, 0), got);
-            assert_int_equal(reader_reread(f->reader, file, 8192, 8192, slab,
-                                           (enum reread_source)source, &got, &err),
-                             PH_OK);
-            assert_int_equal(got, 10000 - 8192);
-            assert_int_equal(pattern_differs(slab, got, 8192), got);
-        }
-        pool_put(f->pool, slab);
-        read_whole(f, file, 10000);
-        reader_close(f->reader, file);
-        free_fixture(f);
-    }
-}
-
 /* arg: the kind of the ring. Read errors reach their request; the fallback for EINVAL is taken. */
 static void read_with_error(void *arg)
 {
@@ -441,7 +409,7 @@ static void arrange_dirty(const char *path)
 /* Half resident in one run of which a part is dirty, the border in the middle of a request. */
 static void arrange_half(const char *path)
 {
-    make_warm(path, 0, BIG / 2 + 10 * 8192);
+    make_warm(path, 0, BIG / 2 + 10 * PG_PAGE);
     make_dirty(path, MIB, MIB / 2);
 }
 
@@ -475,7 +443,7 @@ static void auto_leaves_the_cache_alone(void **state)
         size_t direct_max;
     } rows[] = {
         {arrange_cold, BIG},          {arrange_warm, 0},
-        {arrange_dirty, 0},           {arrange_half, BIG / 2 - 10 * 8192},
+        {arrange_dirty, 0},           {arrange_half, BIG / 2 - 10 * PG_PAGE},
         {arrange_runs, BIG / 2},      {arrange_scattered, BIG},
         {arrange_scattered_dirty, 0},
     };
@@ -629,7 +597,6 @@ int main(void)
         cmocka_unit_test(room_counts_bytes_and_requests),
         cmocka_unit_test(only_regular_files),
         cmocka_unit_test(file_that_shrinks_ends_early),
-        cmocka_unit_test(reread_from_both_sources),
         cmocka_unit_test(errors_and_refusals),
         cmocka_unit_test(auto_leaves_the_cache_alone),
         cmocka_unit_test(the_cache_is_kept_without_dontcache),
