@@ -74,8 +74,9 @@ struct piece {
     uint64_t offset;    /* in the file */
     size_t slab_offset; /* in the slab */
     size_t want_bytes;
-    size_t got_bytes; /* fewer: the file ended */
-    bool last;        /* the source's last piece */
+    size_t room_bytes; /* of the slab: want_bytes may grow up to it */
+    size_t got_bytes;  /* fewer: the file ended */
+    bool last;         /* the source's last piece */
 
     /* Filled by the worker. */
     uint32_t crc32c;       /* of got_bytes */
@@ -131,6 +132,9 @@ struct batch_set {
     pthread_mutex_t live_lock;
     struct source *live; /* every source that is not freed yet */
 };
+
+/* The least memory that batch_set_new takes. */
+uint64_t batch_set_bytes_min(size_t slab_bytes, size_t extent_bytes);
 
 /*
  * Make the batches of a run within memory_bytes (slabs and outputs together; at least four batches).

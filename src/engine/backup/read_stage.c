@@ -82,30 +82,45 @@ static enum ph_rc open_source(struct read_stage *st, struct source *s, struct ph
     return PH_OK;
 }
 
-/* Start over with a small file that changed; true when a read was submitted. */
-static bool read_again(struct read_stage *st, struct piece *p)
+/* Was the whole file read by this one piece, so that it can be read again? */
+static bool is_in_one_piece(const struct piece *p)
+{
+    return p->last && p->offset == 0;
+}
+
+/*
+ * Start over with a file that must be whole and changed meanwhile; *ret_submitted: a read is on its
+ * way. A file that is gone by now stays as it was read.
+ */
+static enum ph_rc read_again(struct read_stage *st, struct piece *p, bool *ret_submitted,
+                             struct ph_err *err)
 {
     struct source *s = p->source;
-    struct ph_err ignored;
-    size_t room = (size_t)round_up_u64(p->want_bytes, SLAB_ALIGN_BYTES);
+    AUTO_FREE char *shown = NULL;
 
-    if (!s->whole || s->rereads == WHOLE_REREADS_MAX || !changed_in_place(s))
-        return false;
+    *ret_submitted = false;
+    if (!s->whole || !is_in_one_piece(p) || !changed_in_place(s))
+        return PH_OK;
+    shown = str_escape(s->path);
+    if (s->rereads == WHOLE_REREADS_MAX) {
+        log_info("backup.changing", "\"%s\" changed each time that it was read", shown);
+        return PH_OK;
+    }
     reader_close(st->reader, s->handle);
     s->handle = NULL;
-    if (open_source(st, s, &ignored) != PH_OK)
-        return false;
+    if (open_source(st, s, err) != PH_OK)
+        return err->rc == PH_NOT_FOUND ? PH_OK : err_ctx(err, "file \"%s\"", shown);
     s->rereads++;
-    p->want_bytes = (size_t)MIN_OF(s->listed_bytes, room);
+    p->want_bytes = (size_t)MIN_OF(s->listed_bytes, p->room_bytes);
+    p->got_bytes = 0;
     if (p->want_bytes < s->listed_bytes)
         log_warn("backup.grew", "\"%s\" grew while it was read; its first %zu bytes are taken",
-                 s->path, p->want_bytes);
-    if (p->want_bytes == 0) {
-        p->got_bytes = 0;
-        return false;
-    }
+                 shown, p->want_bytes);
+    if (p->want_bytes == 0)
+        return PH_OK;
     submit(st, p);
-    return true;
+    *ret_submitted = true;
+    return PH_OK;
 }
 
 /* One finished read: note what came, close the file after its last one, hand the batch on. */
@@ -113,6 +128,7 @@ static enum ph_rc take_finished(struct read_stage *st, struct read_req *req, str
 {
     struct piece *p = req->owner;
     struct source *s = p->source;
+    bool submitted = false;
 
     if (read_req_check(req, err) != PH_OK) {
         AUTO_FREE char *shown = str_escape(s->path);
@@ -120,8 +136,8 @@ static enum ph_rc take_finished(struct read_stage *st, struct read_req *req, str
         return err_ctx(err, "file \"%s\"", shown);
     }
     p->got_bytes = req->got_bytes;
-    if (!p->batch->big && read_again(st, p))
-        return PH_OK;
+    if (read_again(st, p, &submitted, err) != PH_OK || submitted)
+        return submitted ? PH_OK : err->rc;
     s->reads_pending--;
     p->batch->reads_pending--;
     meter_add(st->meter, p->got_bytes, 0);
@@ -202,10 +218,20 @@ static struct piece *add_piece(struct batch *b, struct source *s)
     return p;
 }
 
+/* What a small file takes of the slab: one that must be whole may have grown when it is read. */
+static size_t small_room(const struct source *s)
+{
+    uint64_t bytes = s->listed_bytes;
+
+    if (s->whole && s->fs_path != NULL && bytes > 0)
+        bytes = MIN_OF(2 * bytes + SLAB_ALIGN_BYTES, (uint64_t)BUNDLE_BYTES_MAX);
+    return (size_t)round_up_u64(bytes, SLAB_ALIGN_BYTES);
+}
+
 /* Directories, links, empty and small files: together in one batch. */
 static enum ph_rc feed_small(struct read_stage *st, struct source *s, struct ph_err *err)
 {
-    size_t room = (size_t)round_up_u64(s->listed_bytes, SLAB_ALIGN_BYTES);
+    size_t room = small_room(s);
     struct piece *p;
 
     if (st->small != NULL && (st->small->piece_count == BATCH_PIECES_MAX ||
@@ -220,6 +246,7 @@ static enum ph_rc feed_small(struct read_stage *st, struct source *s, struct ph_
     p = add_piece(st->small, s);
     p->last = true;
     p->want_bytes = (size_t)s->listed_bytes;
+    p->room_bytes = room;
     st->small->slab_used_bytes += room;
     s->submitted = true;
     if (s->handle == NULL || s->listed_bytes == 0) {
@@ -239,9 +266,12 @@ static enum ph_rc feed_small(struct read_stage *st, struct source *s, struct ph_
 /* A large file: one batch a slab. */
 static enum ph_rc feed_big(struct read_stage *st, struct source *s, struct ph_err *err)
 {
+    const uint64_t size_bytes =
+        s->listed_bytes; /* s is the packer's once its last batch is passed on */
+
     if (close_small(st, err) != PH_OK)
         return err->rc;
-    for (uint64_t at = 0; at < s->listed_bytes;) {
+    for (uint64_t at = 0; at < size_bytes;) {
         struct batch *b;
         struct piece *p;
 
@@ -250,9 +280,10 @@ static enum ph_rc feed_big(struct read_stage *st, struct source *s, struct ph_er
         b->big = true;
         p = add_piece(b, s);
         p->offset = at;
-        p->want_bytes = (size_t)MIN_OF(s->listed_bytes - at, st->set->slab_bytes);
+        p->want_bytes = (size_t)MIN_OF(size_bytes - at, st->set->slab_bytes);
+        p->room_bytes = st->set->slab_bytes;
         at += p->want_bytes;
-        p->last = at == s->listed_bytes;
+        p->last = at == size_bytes;
         b->closed = true;
         if (s->content != NULL) {
             memcpy(b->slab, s->content + p->offset, p->want_bytes);
