@@ -46,12 +46,18 @@ void page_check_free(struct page_check *pc)
     free(pc);
 }
 
-/* Read the page's aligned surroundings and copy the page out; false where it is not there any more. */
-static bool look_again(const struct source *s, uint64_t offset, size_t page_bytes, bool device,
-                       uint8_t *ret_page)
+enum look {
+    LOOK_READ,
+    LOOK_GONE,   /* the file, or this part of it, is not there any more */
+    LOOK_FAILED, /* nothing could be learnt */
+};
+
+/* Read the page's aligned surroundings and copy the page out. */
+static enum look look_again(const struct source *s, uint64_t offset, size_t page_bytes, bool device,
+                            uint8_t *ret_page)
 {
     struct direct_file f = {.fd = -1, .buffered_fd = -1};
-    struct ph_err ignored;
+    struct ph_err why;
     uint64_t from = offset & ~(uint64_t)(DIRECT_ALIGN_BYTES - 1);
     size_t len = (size_t)round_up_u64(offset - from + page_bytes, DIRECT_ALIGN_BYTES);
     AUTO_FREE uint8_t *room = NULL;
@@ -59,17 +65,19 @@ static bool look_again(const struct source *s, uint64_t offset, size_t page_byte
     size_t got = 0;
     enum ph_rc rc;
 
-    if (direct_open(s->dirfd, s->fs_path, device, &f, &ignored) != PH_OK)
-        return false;
+    if (direct_open(s->dirfd, s->fs_path, device, &f, &why) != PH_OK)
+        return why.rc == PH_NOT_FOUND ? LOOK_GONE : LOOK_FAILED;
     if (posix_memalign(&aligned, DIRECT_ALIGN_BYTES, len) != 0)
         ph_out_of_memory(len);
     room = aligned;
-    rc = pread_upto(f.fd, room, len, from, &got, &ignored);
+    rc = pread_upto(f.fd, room, len, from, &got, &why);
     direct_close(&f);
-    if (rc != PH_OK || got < (size_t)(offset - from) + page_bytes)
-        return false;
+    if (rc != PH_OK)
+        return LOOK_FAILED;
+    if (got < (size_t)(offset - from) + page_bytes)
+        return LOOK_GONE;
     memcpy(ret_page, room + (offset - from), page_bytes);
-    return true;
+    return LOOK_READ;
 }
 
 static void keep(struct page_finding *list, size_t *kept, const struct page_finding *finding)
@@ -102,10 +110,12 @@ static bool was_being_written(struct page_check *pc, const struct source *s, uin
     uint8_t again[PAGE_BYTES_MAX];
 
     for (unsigned look = 0; look < LOOKS_MAX; look++) {
+        enum look found = look_again(s, offset, pc->page_bytes, look % 2 == 0, again);
+
         atomic_fetch_add(&pc->rereads, 1);
-        if (!look_again(s, offset, pc->page_bytes, look % 2 == 0, again))
+        if (found == LOOK_GONE)
             return true;
-        if (memcmp(again, page, pc->page_bytes) != 0) {
+        if (found == LOOK_READ && memcmp(again, page, pc->page_bytes) != 0) {
             memcpy(page, again, pc->page_bytes);
             return true;
         }
