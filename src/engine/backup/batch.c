@@ -85,6 +85,11 @@ static size_t out_worst_case(size_t slab_bytes, size_t extent_bytes)
     return (size_t)round_up_u64(MAX_OF(image, bundle), POOL_ALIGN_BYTES);
 }
 
+uint64_t batch_set_bytes_min(size_t slab_bytes, size_t extent_bytes)
+{
+    return BATCHES_MIN * ((uint64_t)slab_bytes + out_worst_case(slab_bytes, extent_bytes));
+}
+
 enum ph_rc batch_set_new(size_t slab_bytes, size_t extent_bytes, uint64_t memory_bytes,
                          struct batch_set **ret_set, struct ph_err *err)
 {
