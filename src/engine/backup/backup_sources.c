@@ -11,6 +11,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -19,16 +21,54 @@
 
 #define EXTERNAL_MAX 4096
 
+/* The path as a manifest can name it: "/etc/../x" is looked up; NULL where that leads nowhere. */
+static char *external_name(const char *path)
+{
+    return manifest_path_valid(path, strlen(path), true) ? xstrdup(path) : realpath(path, NULL);
+}
+
 /* Remember a configuration file outside the data directory, once. */
 static void note_external(struct backup_job *job, const char *path)
 {
-    for (size_t i = 0; i < job->external_count; i++)
-        if (strcmp(job->external[i], path) == 0)
-            return;
-    if (job->external_count == EXTERNAL_MAX)
+    AUTO_FREE char *name = external_name(path);
+
+    if (name == NULL || job->external_count == EXTERNAL_MAX)
         return;
+    for (size_t i = 0; i < job->external_count; i++)
+        if (strcmp(job->external[i], name) == 0)
+            return;
     job->external = xrealloc(job->external, (job->external_count + 1) * sizeof *job->external);
-    job->external[job->external_count++] = xstrdup(path);
+    job->external[job->external_count++] = steal_ptr(name);
+}
+
+/*
+ * Those to be taken along must be there now: what the server names may be gone since it was read, or
+ * be /dev/null. An unreadable one ends the backup before it has begun.
+ */
+static enum ph_rc check_externals(struct backup_job *job, struct ph_err *err)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < job->external_count; i++) {
+        char *path = job->external[i];
+        AUTO_FREE char *shown = str_escape(path);
+        struct stat st;
+        bool there = stat(path, &st) == 0 && faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) == 0;
+        int why = there ? 0 : errno;
+
+        job->external[i] = NULL;
+        if (there && S_ISREG(st.st_mode)) {
+            job->external[kept++] = path;
+            continue;
+        }
+        free(path);
+        if (!there && why != ENOENT)
+            return err_sys(err, why, "could not read the configuration file \"%s\"", shown);
+        log_warn("backup.external", "\"%s\" is %s and is not in the backup", shown,
+                 there ? "no regular file" : "not there");
+    }
+    job->external_count = kept;
+    return PH_OK;
 }
 
 static void warn_walk(void *ctx, const char *text)
@@ -93,7 +133,7 @@ enum ph_rc backup_sources_count(struct backup_job *job, struct ph_err *err)
     if (walk(job, count_entry, job, true, &job->totals, err) != PH_OK)
         return err->rc;
     warn_external(job);
-    return PH_OK;
+    return job->opts->with_config ? check_externals(job, err) : PH_OK;
 }
 
 void backup_sources_release(struct backup_job *job)
