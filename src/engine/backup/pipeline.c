@@ -142,10 +142,15 @@ enum ph_rc pipeline_start(const struct pipeline_opts *opts, struct pipeline **re
     size_t extent_bytes =
         manifest_extent_pages((uint32_t)opts->encoder.page_bytes) * opts->encoder.page_bytes;
     struct pipeline *p = xcalloc(1, sizeof *p);
+    pthread_condattr_t clock;
 
     p->encoder = opts->encoder;
     (void)pthread_mutex_init(&p->lock, NULL);
-    (void)pthread_cond_init(&p->moved, NULL);
+    /* A wall clock that is set back must not stop the watch over session and signals. */
+    (void)pthread_condattr_init(&clock);
+    (void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&p->moved, &clock);
+    (void)pthread_condattr_destroy(&clock);
     if (batch_set_new(opts->slab_bytes, extent_bytes, opts->memory_bytes, &p->set, err) != PH_OK ||
         start_stages(p, opts, err) != PH_OK) {
         pipeline_free(p);
@@ -181,7 +186,7 @@ static bool wait_a_tick(struct pipeline *p)
     struct timespec until;
     bool over;
 
-    (void)clock_gettime(CLOCK_REALTIME, &until);
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += TICK_NS;
     if (until.tv_nsec >= 1000000000L) {
         until.tv_nsec -= 1000000000L;
