@@ -10,6 +10,7 @@
 #include <sys/random.h>
 
 #include "base/buf.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "format/frame.h"
@@ -17,7 +18,7 @@
 #include "repo/repo_keys.h"
 
 #define RUN_RANDOM_BYTES 4
-#define INDEX_BYTES_MAX  (64 * MIB)
+#define INDEX_BYTES_MAX  (16 * MIB) /* 700,000 frames: a pack of tiny frames is sealed earlier */
 #define PACKS_MAX        ((size_t)16 * 1024 * 1024)
 
 struct packer {
@@ -56,7 +57,7 @@ enum ph_rc packer_new(const struct packer_opts *opts, struct packer **ret_packer
     p->label = xstrdup(opts->label);
     p->run = xasprintf("%s-%s", opts->stamp, hex);
     p->system_id = opts->system_id;
-    p->pack_size_bytes = opts->pack_size_bytes;
+    p->pack_size_bytes = MIN_OF(opts->pack_size_bytes, PACK_BYTES_MAX);
     buf_init(&p->index, INDEX_BYTES_MAX);
     *ret_packer = p;
     return PH_OK;
@@ -75,6 +76,24 @@ void packer_free(struct packer *p)
     free(p->run);
     free(p->packs);
     free(p);
+}
+
+void packer_discard(struct packer *p)
+{
+    struct ph_err err;
+
+    if (p == NULL)
+        return;
+    /* One more than was sealed for sure: a commit may fail after it has become visible. */
+    for (size_t seq = p->pack_count + 1; seq > 0; seq--) {
+        struct repo_key key = repo_key_pack(p->cluster, p->run, (uint32_t)seq);
+
+        if (store_delete(p->store, key.text, &err) != PH_OK && err.rc != PH_NOT_FOUND) {
+            log_warn("pack.debris", "%zu packs of an unfinished backup stay behind: %s", seq,
+                     err.text);
+            return;
+        }
+    }
 }
 
 /* Bytes of the open pack: hashed and sent. */
@@ -149,7 +168,8 @@ static bool is_full(const struct packer *p, size_t frame_len)
 {
     uint64_t tail = p->index.len_bytes + PACK_INDEX_ENTRY_BYTES + PACK_TRAILER_BYTES;
 
-    return p->frames > 0 && p->offset + frame_len + tail > p->pack_size_bytes;
+    return p->frames > 0 && (p->offset + frame_len + tail > p->pack_size_bytes ||
+                             p->index.len_bytes + PACK_INDEX_ENTRY_BYTES > INDEX_BYTES_MAX);
 }
 
 enum ph_rc packer_add(struct packer *p, const uint8_t *frame, size_t len_bytes,

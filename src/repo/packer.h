@@ -22,7 +22,7 @@ struct packer_opts {
     const char *stamp; /* "20261130T201500Z" */
     const char *label; /* of the backup, for the pack header */
     uint64_t system_id;
-    uint64_t pack_size_bytes; /* a pack is sealed when the next frame would pass it */
+    uint64_t pack_size_bytes; /* a pack is sealed before it passes this, or 4 GiB */
 };
 
 /* Where a frame went. */
@@ -43,6 +43,11 @@ MUST_CHECK enum ph_rc packer_new(const struct packer_opts *opts, struct packer *
                                  struct ph_err *err);
 /* Packs not sealed are removed, sealed ones stay. NULL is fine. */
 void packer_free(struct packer *p);
+/*
+ * Remove the sealed packs too, for a run that no manifest will ever name; what cannot be removed is
+ * told. Only packer_free may follow. NULL is fine.
+ */
+void packer_discard(struct packer *p);
 
 /* Append one encoded frame (docs/format.md), borrowed for the call. Errors: IO, NO_SPACE, AUTH. */
 MUST_CHECK enum ph_rc packer_add(struct packer *p, const uint8_t *frame, size_t len_bytes,
