@@ -28,24 +28,45 @@
 #define LABEL_PAUSE_US     200000u
 #define SLOT_NAME_TEMPLATE "pghush_%d"
 
-/* A label that no backup has: the present second, or a later one. */
+static enum ph_rc is_taken(struct backup_job *job, struct repo_key key, bool *ret_taken,
+                           struct ph_err *err)
+{
+    uint64_t size;
+    enum ph_rc rc = store_stat(job->opts->store, key.text, &size, err);
+
+    *ret_taken = rc == PH_OK;
+    return rc == PH_NOT_FOUND ? PH_OK : rc;
+}
+
+/* A label that no backup has, nor the debris of one: the present second, or a later one. */
 static enum ph_rc choose_label(struct backup_job *job, struct ph_err *err)
 {
-    for (;;) {
-        struct repo_key key;
-        uint64_t size;
-        enum ph_rc rc;
+    const char *cluster = job->opts->cluster;
+    bool published;
+    bool begun;
 
+    for (;;) {
         (void)time_format_label(time_now_us(), job->stamp, sizeof job->stamp);
         (void)snprintf(job->label, sizeof job->label, "%.16s_F", job->stamp);
-        key = repo_key_backup_json(job->opts->cluster, job->label);
-        rc = store_stat(job->opts->store, key.text, &size, err);
-        if (rc == PH_NOT_FOUND)
+        if (is_taken(job, repo_key_backup_json(cluster, job->label), &published, err) != PH_OK ||
+            is_taken(job, repo_key_manifest(cluster, job->label), &begun, err) != PH_OK)
+            return err->rc;
+        if (!published && !begun)
             return PH_OK;
-        if (rc != PH_OK)
-            return rc;
         time_sleep_us(LABEL_PAUSE_US);
     }
+}
+
+/* What killed backups were writing; the lease is ours, and files of living writers stay. */
+static void sweep(const struct backup_job *job)
+{
+    const struct repo_key places[] = {repo_key_packs(job->opts->cluster),
+                                      repo_key_backups(job->opts->cluster)};
+    struct ph_err err;
+
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        if (store_sweep(job->opts->store, places[i].text, &err) != PH_OK)
+            log_warn("backup.sweep", "could not remove what an earlier backup left: %s", err.text);
 }
 
 static enum ph_rc start_pipeline(struct backup_job *job, struct ph_err *err)
@@ -131,7 +152,9 @@ static enum ph_rc leave_backup_mode(struct backup_job *job, struct ph_err *err)
 {
     struct pg_control control;
 
-    if (datadir_read_control(job->dir.fd, &control, job->control_raw, err) != PH_OK)
+    /* Before the end: from then on the session may be lost without harm. */
+    if (backup_report_tablespaces(job, err) != PH_OK ||
+        datadir_read_control(job->dir.fd, &control, job->control_raw, err) != PH_OK)
         return err->rc;
     if (backup_mode_stop(&job->mode, &job->stop, err) != PH_OK)
         return err->rc;
@@ -173,6 +196,7 @@ static enum ph_rc finish_objects(struct backup_job *job, struct manifest_summary
     packs = packer_packs(job->packer, &count);
     for (size_t i = 0; i < count; i++)
         manifest_writer_pack_seal(job->writer, (uint32_t)i, packs[i].size_bytes, packs[i].sha256);
+    job->manifest_done = true;
     return manifest_writer_finish(steal_ptr(job->writer), ret_summary, err);
 }
 
@@ -186,12 +210,13 @@ static enum ph_rc publish(struct backup_job *job, struct backup_info *ret_info, 
         if (backup_wal_wait(job, err) != PH_OK)
             return err->rc;
     }
-    if (finish_objects(job, &summary, err) != PH_OK ||
-        backup_report(job, &summary, ret_info, err) != PH_OK)
+    if (finish_objects(job, &summary, err) != PH_OK)
         return err->rc;
+    backup_report(job, &summary, ret_info);
     rc = lease_check(&job->lease, err);
     if (rc == PH_OK)
         rc = cancel_check(err);
+    job->publishing = rc == PH_OK;
     if (rc == PH_OK)
         rc = catalogue_publish(job->opts->store, job->opts->cluster, ret_info, err);
     if (rc != PH_OK)
@@ -207,10 +232,26 @@ static enum ph_rc run(struct backup_job *job, struct backup_info *ret_info, stru
         lease_take(job->opts->store, job->opts->cluster, "backup", job->label, &job->lease, err) !=
             PH_OK)
         return err->rc;
+    sweep(job);
     meter_phase(job->opts->meter, "scanning");
     if (backup_sources_count(job, err) != PH_OK || copy(job, err) != PH_OK)
         return err->rc;
     return publish(job, ret_info, err);
+}
+
+/* Once publication has been tried the backup may be visible, whatever the outcome was. */
+static void discard_unpublished(const struct backup_job *job)
+{
+    struct repo_key manifest = repo_key_manifest(job->opts->cluster, job->label);
+    struct ph_err err;
+
+    if (job->publishing || job->packer == NULL)
+        return;
+    packer_discard(job->packer);
+    if (job->manifest_done && store_delete(job->opts->store, manifest.text, &err) != PH_OK &&
+        err.rc != PH_NOT_FOUND)
+        log_warn("backup.debris", "the manifest of an unfinished backup stays behind: %s",
+                 err.text);
 }
 
 static void release(struct backup_job *job)
@@ -218,9 +259,11 @@ static void release(struct backup_job *job)
     backup_mode_abort(&job->mode);
     pipeline_free(job->pipeline);
     manifest_writer_abort(job->writer);
+    discard_unpublished(job);
     packer_free(job->packer);
     page_check_free(job->pages);
     backup_stop_release(&job->stop);
+    backup_report_release(job);
     backup_sources_release(job);
     if (job->lease.store != NULL)
         lease_release(&job->lease);

@@ -13,6 +13,7 @@
 #include "engine/backup/backup.h"
 #include "engine/backup/page_check.h"
 #include "engine/backup/pipeline.h"
+#include "format/backup_info.h"
 #include "format/cluster_info.h"
 #include "format/pg_control.h"
 #include "pg/backup_mode.h"
@@ -57,8 +58,11 @@ struct backup_job {
     int64_t stop_time_us;
     uint64_t copy_us;
     uint8_t control_raw[PG_CONTROL_FILE_BYTES]; /* as it was just before stop */
-    struct file_facts control_facts;
+    struct backup_tablespace *spaces; /* the server's, just before stop */
+    size_t space_count;
     struct backup_stop stop;
+    bool manifest_done; /* it may be in the store */
+    bool publishing;    /* backup.json may be in the store */
     uint64_t last_position_us; /* monotonic; when the insert position was asked */
 
     /* backup_sources.c: what lies outside the data directory */

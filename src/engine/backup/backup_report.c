@@ -70,8 +70,7 @@ static void fill_pages(const struct backup_job *job, struct backup_info *info)
         };
 }
 
-static enum ph_rc fill_tablespaces(struct backup_job *job, struct backup_info *info,
-                                   struct ph_err *err)
+enum ph_rc backup_report_tablespaces(struct backup_job *job, struct ph_err *err)
 {
     struct arena arena;
     struct server_tablespace *list = NULL;
@@ -81,17 +80,28 @@ static enum ph_rc fill_tablespaces(struct backup_job *job, struct backup_info *i
     arena_init(&arena);
     rc = server_tablespaces(job->session, &arena, &list, &count, err);
     if (rc == PH_OK) {
-        info->tablespaces = xcalloc(count, sizeof *info->tablespaces);
+        job->spaces = xcalloc(count, sizeof *job->spaces);
         for (size_t i = 0; i < count; i++)
-            info->tablespaces[i] = (struct backup_tablespace){
+            job->spaces[i] = (struct backup_tablespace){
                 .oid = list[i].oid,
                 .name = xstrdup(list[i].name),
                 .location = xstrdup(list[i].location),
             };
-        info->tablespace_count = count;
+        job->space_count = count;
     }
     arena_release(&arena);
     return rc;
+}
+
+void backup_report_release(struct backup_job *job)
+{
+    for (size_t i = 0; i < job->space_count; i++) {
+        free(job->spaces[i].name);
+        free(job->spaces[i].location);
+    }
+    free(job->spaces);
+    job->spaces = NULL;
+    job->space_count = 0;
 }
 
 static uint64_t rusage_us(struct timeval tv)
@@ -124,14 +134,14 @@ static void fill_io(const struct backup_job *job, struct backup_info *info)
     info->io.settings = settings;
 }
 
-enum ph_rc backup_report(struct backup_job *job, const struct manifest_summary *manifest,
-                         struct backup_info *ret_info, struct ph_err *err)
+void backup_report(struct backup_job *job, const struct manifest_summary *manifest,
+                   struct backup_info *ret_info)
 {
-    struct backup_info info = {0};
+    struct backup_info info = {.tablespace_count = job->space_count};
     size_t packs = 0;
 
-    if (fill_tablespaces(job, &info, err) != PH_OK)
-        return err->rc;
+    info.tablespaces = steal_ptr(job->spaces);
+    job->space_count = 0;
     fill_identity(job, &info);
     fill_range(job, &info);
     fill_pages(job, &info);
@@ -150,5 +160,4 @@ enum ph_rc backup_report(struct backup_job *job, const struct manifest_summary *
     info.copy_us = job->copy_us;
     info.duration_us = time_mono_us() - job->began_us;
     *ret_info = info;
-    return PH_OK;
 }

@@ -8,12 +8,15 @@
 #include "engine/backup/backup_job.h"
 #include "repo/manifest_writer.h"
 
+/* Ask the server for its tablespaces and keep them in the job; backup_report_release() frees. */
+MUST_CHECK enum ph_rc backup_report_tablespaces(struct backup_job *job, struct ph_err *err);
+void backup_report_release(struct backup_job *job);
+
 /*
- * Fill info from a job whose manifest is finished; release with backup_info_release().
- *
- * Errors    those of asking the server for its tablespaces
+ * Fill info from a job whose manifest is finished; release with backup_info_release(). The
+ * tablespaces move there.
  */
-MUST_CHECK enum ph_rc backup_report(struct backup_job *job, const struct manifest_summary *manifest,
-                                    struct backup_info *ret_info, struct ph_err *err);
+void backup_report(struct backup_job *job, const struct manifest_summary *manifest,
+                   struct backup_info *ret_info);
 
 #endif
