@@ -51,6 +51,11 @@ class Group:
             return int(fields["usage_usec"]) / 1e6
         return int(read_control(f"{self.folders[0]}/cpuacct.usage")) / 1e9
 
+    def file_cache_bytes(self):
+        """Page cache that processes of the group have brought in; shared memory and tmpfs left out."""
+        fields = dict(line.split() for line in read_control(f"{self.folders[-1]}/memory.stat").splitlines())
+        return int(fields["file" if self.unified else "cache"]) - int(fields["shmem"])
+
     def limit_memory(self, limit_bytes):
         """Limit the memory of the group, page cache included; None lifts the limit."""
         name = "memory.max" if self.unified else "memory.limit_in_bytes"

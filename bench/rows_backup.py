@@ -18,10 +18,16 @@ def read_depth():
     return max(2, len(os.sched_getaffinity(0)))
 
 
+def empty_repository(tool):
+    """Give the tool an empty repository and make it the server's archive."""
+    tool.server.idle_archiver()
+    tool.reset()
+    tool.server.set_archive_command(tool.archive_command())
+
+
 def backup_once(bench, tool):
     """One cold backup into an empty repository, WAL archived by the same tool."""
-    tool.server.set_archive_command(tool.archive_command())
-    tool.reset()
+    empty_repository(tool)
     quiet_caches()
     return bench.meter.run(tool.backup_argv())
 
@@ -107,6 +113,13 @@ def memory_repository(bench, needed_bytes):
     return f"{bench.memory_dir}/repo"
 
 
+def discard(bench, memory):
+    """Give the memory of a repository back; None is no repository."""
+    if memory:
+        bench.server.idle_archiver()
+        remove_tree(memory)
+
+
 def raw_settings():
     return {"workers": 2, "compress": "none", "memory": "256MiB", "read_size": f"{READ_SIZE // MIB}MiB",
             "read_depth": read_depth()}
@@ -128,8 +141,7 @@ def row_raw(bench):
         write_rates.append(fio_write_rate(bench, min(size_bytes, 4 << 30)))
         for name, runs in interleave(bench, tools, backup_once, runs=1).items():
             samples[name] += runs
-            if memory:
-                remove_tree(memory)
+            discard(bench, memory)
     read_rate, write_rate = sorted(read_rates)[len(read_rates) // 2], sorted(write_rates)[len(write_rates) // 2]
     report.fact("raw", "fio, direct write, same size and depth", "bytes", None, "a second", write_rate)
     for tool in tools:

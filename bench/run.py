@@ -55,19 +55,20 @@ class Bench:
         self.tool_group, self.server_group = Group("tool"), Group("server")
         self.meter = Meter(self.entry, self.tool_group, self.server_group, self.scratch)
         self.socket_dir = host.make_dir(f"{self.scratch}/run")
-        self.binary = self.copy_binary(options.binary)
+        self.binary = self.copy_program(options.binary)
+        self.wal_dump = self.copy_program(f"{os.path.dirname(options.binary)}/tests/it/wal_dump")
         self.known = {}
         self.backed_up = set()
         self.archive = None
         self.memory_dir = None
         self.server = None
 
-    def copy_binary(self, path):
+    def copy_program(self, path):
         """The unprivileged user may not be able to reach the build folder."""
-        folder = host.make_dir(f"{self.scratch}/bin", 0o755)
-        shutil.copy2(path, f"{folder}/pghush")
-        os.chmod(f"{folder}/pghush", 0o755)
-        return f"{folder}/pghush"
+        target = f"{host.make_dir(f'{self.scratch}/bin', 0o755)}/{os.path.basename(path)}"
+        shutil.copy2(path, target)
+        os.chmod(target, 0o755)
+        return target
 
     def start_main(self):
         if self.server is None:

@@ -135,3 +135,17 @@ class Server:
         quoted = command.replace("'", "''")
         self.sql(f"ALTER SYSTEM SET archive_command = '{quoted}';")
         self.sql("SELECT pg_reload_conf();")
+
+    def wait_archived(self):
+        """Wait until nothing is left for the archiver."""
+        status_dir = os.path.join(self.data_dir, "pg_wal", "archive_status")
+        deadline = time.monotonic() + 90
+        while any(name.endswith(".ready") for name in os.listdir(status_dir)):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the archiver of {self.data_dir} does not come to rest")
+            time.sleep(0.05)
+
+    def idle_archiver(self):
+        """Archive nowhere and wait for what is being archived: repositories may be removed."""
+        self.set_archive_command("true")
+        self.wait_archived()

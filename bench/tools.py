@@ -38,6 +38,7 @@ class Tool:
         subprocess.run(["cp", "-a", self.repo, f"{self.folder}/empty"], check=True)
 
     def reset(self):
+        """Empty the repository again; no archiver may be writing into it."""
         remove_tree(self.repo)
         subprocess.run(["cp", "-a", f"{self.folder}/empty", self.repo], check=True)
 
