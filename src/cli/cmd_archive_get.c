@@ -27,6 +27,10 @@ enum ph_rc cmd_archive_get(struct command_run *run, struct ph_err *err)
     if (rc != PH_OK)
         return rc;
     rc = archive_get_run(&opts, &result, err);
+    /* No failure: servers ask for files that never were, and log what we say. */
+    if (rc == PH_NOT_FOUND)
+        return err_set(err, rc, "\"%.80s\" is not in the archive of cluster \"%s\"", opts.name,
+                       opts.cluster);
     if (rc == PH_OK && run->json) {
         jsonx_set_str(run->result, "result", "fetched");
         jsonx_set_str(run->result, "name", opts.name);
