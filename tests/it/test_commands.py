@@ -137,9 +137,9 @@ def test_archive_get_ends_recovery_only_for_a_file_that_is_not_there(archived, f
     name, target = "0000000100000000000000FE", folder + "/back"
     result = tool.run("archive-get", name, target, rc=NOT_THERE)
     assert name in result.err and "not in the archive" in result.err
-    for argv in (("archive-get", name), ("archive-get", name, target, "--prefetch", "many"), ("archive-get", "--what", name, target),
-                 ("archive-get", name, target, "--repo", folder + "/absent"), ("archive-get", "nonsense", target, "more")):
-        assert tool.run(*argv, rc=range(CANNOT_GET, 256)).rc >= CANNOT_GET
+    for args in ((name,), (name, target, "--prefetch", "many"), ("--what", name, target), (name, target, "more"),
+                 (name, target, "--repo", folder + "/absent")):
+        tool.run("archive-get", *args, rc=range(CANNOT_GET, 256))
     tool.run("archive-get", name, target, rc=range(CANNOT_GET, 256), env={"PH_FAULT": "alloc:20:ENOMEM"})
     tool.cluster = "nosuch"
     tool.run("archive-get", name, target, rc=range(CANNOT_GET, 256))
