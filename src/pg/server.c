@@ -358,6 +358,27 @@ enum ph_rc server_position(struct session *s, struct server_position *ret, struc
     return PH_OK;
 }
 
+enum ph_rc server_control(struct session *s, struct server_control *ret, struct ph_err *err)
+{
+    AUTO(session_rows) rows = {0};
+    struct server_control c = {0};
+    uint64_t time_s;
+
+    if (session_query_sql(s,
+                          "SELECT c.checkpoint_lsn, pg_catalog.date_part('epoch',"
+                          " s.pg_control_last_modified)::pg_catalog.int8"
+                          " FROM pg_catalog.pg_control_checkpoint() AS c,"
+                          " pg_catalog.pg_control_system() AS s",
+                          &rows, err) != PH_OK)
+        return err_ctx(err, "could not read the server's pg_control");
+    if (session_rows_lsn(&rows, 0, 0, "checkpoint", &c.checkpoint_lsn, err) != PH_OK ||
+        session_rows_u64(&rows, 0, 1, "time of pg_control", &time_s, err) != PH_OK)
+        return err->rc;
+    c.update_time_s = (int64_t)time_s;
+    *ret = c;
+    return PH_OK;
+}
+
 static void copy_name(char *to, size_t to_bytes, const char *text)
 {
     size_t len = text == NULL ? 0 : strlen(text);

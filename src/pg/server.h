@@ -88,6 +88,17 @@ struct server_position {
 MUST_CHECK enum ph_rc server_position(struct session *s, struct server_position *ret,
                                       struct ph_err *err);
 
+/*
+ * What the server's own global/pg_control says: tells its data directory from a copy's or a standby's,
+ * which have the same system identifier and may have the same path on another machine.
+ */
+struct server_control {
+    int64_t update_time_s; /* Unix time */
+    ph_lsn checkpoint_lsn;
+};
+MUST_CHECK enum ph_rc server_control(struct session *s, struct server_control *ret,
+                                     struct ph_err *err);
+
 struct server_archiver {
     bool known; /* the view had its row */
     uint64_t archived_count;

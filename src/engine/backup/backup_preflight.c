@@ -5,11 +5,17 @@
  */
 #include "engine/backup/backup_preflight.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
 #include "repo/catalogue.h"
+
+#define CONTROL_LOOKS    20
+#define CONTROL_PAUSE_US 100000u
 
 static enum ph_rc open_server(struct backup_job *job, struct ph_err *err)
 {
@@ -43,6 +49,41 @@ static enum ph_rc check_identity(struct backup_job *job, struct ph_err *err)
                          "another --cluster.");
 }
 
+/*
+ * The server's pg_control must be the one that lies here. Path and system identifier cannot tell a
+ * standby on this machine from its primary on another one, and a standby's files with the primary's
+ * label would be a backup with holes. A checkpoint may come between the two looks: then again.
+ */
+static enum ph_rc check_same_control(struct backup_job *job, struct ph_err *err)
+{
+    struct server_control theirs;
+    struct pg_control ours;
+    char our_time[TIME_TEXT_BYTES];
+    char their_time[TIME_TEXT_BYTES];
+
+    for (int i = 0; i < CONTROL_LOOKS; i++) {
+        if (i > 0)
+            time_sleep_us(CONTROL_PAUSE_US);
+        if (server_control(job->session, &theirs, err) != PH_OK ||
+            datadir_read_control(job->dir.fd, &ours, NULL, err) != PH_OK)
+            return err->rc;
+        if (theirs.update_time_s == ours.update_time_s &&
+            theirs.checkpoint_lsn == ours.checkpoint_lsn)
+            return PH_OK;
+    }
+    (void)err_set(
+        err, PH_REFUSED,
+        "the server does not work in data directory \"%s\": its pg_control is of %s, "
+        "checkpoint " PH_LSN_FMT ", the server's of %s, checkpoint " PH_LSN_FMT,
+        job->dir.path,
+        time_format_iso(ours.update_time_s * 1000000, false, our_time, sizeof our_time),
+        PH_LSN_ARGS(ours.checkpoint_lsn),
+        time_format_iso(theirs.update_time_s * 1000000, false, their_time, sizeof their_time),
+        PH_LSN_ARGS(theirs.checkpoint_lsn));
+    return err_hint(err, "Make pgdata and conninfo name the same server, not a standby and its "
+                         "primary.");
+}
+
 /* The path must be the directory that the server works in, not a copy or a standby's. */
 static enum ph_rc check_same_directory(const struct backup_job *job, struct ph_err *err)
 {
@@ -64,6 +105,17 @@ static enum ph_rc check_same_directory(const struct backup_job *job, struct ph_e
     return err_hint(err, "Make pgdata and conninfo name the same server.");
 }
 
+/* A repository within what is backed up would hold itself, and be lost together with it. */
+static enum ph_rc check_repository_place(const struct backup_job *job, struct ph_err *err)
+{
+    AUTO_FREE char *repo = realpath(store_name(job->opts->store), NULL);
+
+    if (repo == NULL || !path_is_below(repo, job->dir.path))
+        return PH_OK;
+    return err_set(err, PH_CONFIG, "repository \"%s\" lies within the data directory",
+                   store_name(job->opts->store));
+}
+
 static enum ph_rc open_datadir(struct backup_job *job, struct ph_err *err)
 {
     const char *path = job->opts->pgdata != NULL ? job->opts->pgdata : job->server.data_directory;
@@ -75,13 +127,16 @@ static enum ph_rc open_datadir(struct backup_job *job, struct ph_err *err)
                       "data_directory");
         return err_hint(err, "Set pgdata, or grant pg_read_all_settings.");
     }
-    if (datadir_open(path, &job->dir, err) != PH_OK || check_same_directory(job, err) != PH_OK)
+    if (datadir_open(path, &job->dir, err) != PH_OK || check_same_directory(job, err) != PH_OK ||
+        check_same_control(job, err) != PH_OK)
         return err->rc;
     if (now->wal_segment_size != job->dir.control.wal_segment_bytes)
         return err_set(err, PH_REFUSED,
                        "the server's WAL segments have %u bytes, the repository's have %u",
                        job->dir.control.wal_segment_bytes, now->wal_segment_size);
-    return datadir_tablespaces(&job->dir, &job->tablespaces, err);
+    if (datadir_tablespaces(&job->dir, &job->tablespaces, err) != PH_OK)
+        return err->rc;
+    return check_repository_place(job, err);
 }
 
 static enum ph_rc check_wal_settings(const struct backup_job *job, struct ph_err *err)
