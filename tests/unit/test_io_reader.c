@@ -356,39 +356,56 @@ static void map_of(const char *path, uint8_t *ret_pages)
     assert_true(residency_map(&probe, fd, 0, BIG, ret_pages));
 }
 
-/* Dirty pages may be written by the kernel's own timer meanwhile, so: a tenth may be missing. */
-static void check_cache_kept(enum direct_mode mode, enum ring_kind ring,
-                             void (*arrange)(const char *path), uint64_t direct_bytes_max)
+struct cache_case {
+    enum direct_mode mode;
+    enum ring_kind ring;
+    void (*arrange)(const char *path);
+    uint64_t direct_bytes_max;
+};
+
+/* Arrange, read, compare. true: the cache is as it was, or cannot be observed here. */
+static bool cache_is_kept(const struct cache_case *c)
 {
-    struct fixture *f = new_fixture(DISK_DIR, mode, ring);
+    struct fixture *f = new_fixture(DISK_DIR, c->mode, c->ring);
     AUTO_FREE char *path = pattern_file(f->dir, "f", BIG);
     uint8_t before[BIG / PAGE];
     uint8_t after[BIG / PAGE];
+    bool kept = true;
 
     if (cache_is_observable(f, path)) {
+        const struct reader_stats *stats = reader_stats(f->reader);
         struct reader_file *file = NULL;
-        struct residency cold;
-        struct residency then;
+        struct residency was;
+        struct residency is;
 
         make_cold(path);
-        cold = residency_of(path);
-        assert_int_equal(cold.resident, 0);
-        arrange(path);
-        cold = residency_of(path);
+        c->arrange(path);
+        was = residency_of(path);
         map_of(path, before);
         file = open_file(f, path);
         read_whole(f, file, BIG);
         reader_close(f->reader, file);
-        then = residency_of(path);
+        is = residency_of(path);
         map_of(path, after);
-        assert_memory_equal(before, after, sizeof before);
-        assert_int_equal(then.resident, cold.resident);
-        if (mode == DIRECT_AUTO)
-            assert_true(then.dirty >= cold.dirty - cold.dirty / 10);
-        assert_true(reader_stats(f->reader)->bytes[READ_HOW_DIRECT] <= direct_bytes_max);
-        assert_int_equal(reader_stats(f->reader)->bytes[READ_HOW_BUFFERED], 0);
+        kept = memcmp(before, after, sizeof before) == 0 && is.resident == was.resident &&
+               (c->mode != DIRECT_AUTO || is.dirty == was.dirty) &&
+               stats->bytes[READ_HOW_DIRECT] <= c->direct_bytes_max &&
+               stats->bytes[READ_HOW_BUFFERED] == 0;
     }
     free_fixture(f);
+    return kept;
+}
+
+/* Other processes sync and fill memory meanwhile, so one undisturbed try in five is enough. */
+static void check_cache_kept(enum direct_mode mode, enum ring_kind ring,
+                             void (*arrange)(const char *path), uint64_t direct_bytes_max)
+{
+    struct cache_case c = {mode, ring, arrange, direct_bytes_max};
+    bool kept = false;
+
+    for (int i = 0; i < 5 && !kept; i++)
+        kept = cache_is_kept(&c);
+    assert_true(kept);
 }
 
 static void arrange_cold(const char *path)
@@ -475,34 +492,41 @@ static void on_brings_nothing_into_the_cache(void **state)
 }
 
 /* A small file is switched between direct and buffered on one descriptor. */
+static bool small_file_is_kept(struct fixture *f, const char *path, unsigned how)
+{
+    struct residency_probe probe = {0};
+    struct residency before = {0};
+    struct residency after = {0};
+    struct reader_file *file = NULL;
+    AUTO_FD fd = open(path, O_RDWR);
+
+    make_cold(path);
+    if (how == 1)
+        make_warm(path, 0, 3 * PG_PAGE);
+    if (how == 2)
+        make_warm(path, PG_PAGE, PG_PAGE);
+    if (how == 3)
+        make_dirty(path, PG_PAGE, PG_PAGE);
+    assert_true(residency_count(&probe, fd, 0, 3 * PG_PAGE, &before));
+    file = open_file(f, path);
+    read_whole(f, file, 3 * PG_PAGE);
+    reader_close(f->reader, file);
+    assert_true(residency_count(&probe, fd, 0, 3 * PG_PAGE, &after));
+    return before.resident == after.resident && before.dirty == after.dirty;
+}
+
 static void small_files_keep_their_state(void **state)
 {
     struct fixture *f = new_fixture(DISK_DIR, DIRECT_AUTO, RING_AUTO);
-    AUTO_FREE char *path = pattern_file(f->dir, "f", BIG);
-    AUTO_FREE char *small = pattern_file(f->dir, "s", 24576);
-    struct residency_probe probe = {0};
+    AUTO_FREE char *path = pattern_file(f->dir, "s", 3 * PG_PAGE);
 
     (void)state;
-    for (int round = 0; round < 4 && cache_is_observable(f, path); round++) {
-        struct reader_file *file = NULL;
-        struct residency before = {0};
-        struct residency after = {0};
-        AUTO_FD fd = open(small, O_RDWR);
+    for (unsigned how = 0; how < 4 && cache_is_observable(f, path); how++) {
+        bool kept = false;
 
-        make_cold(small);
-        if (round == 1)
-            make_warm(small, 0, 24576);
-        if (round == 2)
-            make_warm(small, 8192, 8192);
-        if (round == 3)
-            make_dirty(small, 8192, 8192);
-        assert_true(residency_count(&probe, fd, 0, 24576, &before));
-        file = open_file(f, small);
-        read_whole(f, file, 24576);
-        reader_close(f->reader, file);
-        assert_true(residency_count(&probe, fd, 0, 24576, &after));
-        assert_int_equal(before.resident, after.resident);
-        assert_int_equal(before.dirty, after.dirty);
+        for (int i = 0; i < 5 && !kept; i++)
+            kept = small_file_is_kept(f, path, how);
+        assert_true(kept);
     }
     free_fixture(f);
 }
