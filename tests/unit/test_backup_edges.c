@@ -292,6 +292,30 @@ static void externals_are_looked_at_first(void **state)
     free(job);
 }
 
+/* ---- WAL ---- */
+
+/* A segment that is no longer there under its name may have been written over while it was read. */
+static void recycled_wal_is_noticed(void **state)
+{
+    struct fixture *f = *state;
+    AUTO_FREE char *first = tree_path(&f->tree, "pg_wal/000000010000000000000001");
+    AUTO_FREE char *second = tree_path(&f->tree, "pg_wal/000000010000000000000002");
+    AUTO_FREE char *later = tree_path(&f->tree, "pg_wal/000000010000000000000009");
+    struct backup_job *job = xcalloc(1, sizeof *job);
+    struct ph_err err;
+
+    tree_file(&f->tree, "pg_wal/000000010000000000000001");
+    tree_file(&f->tree, "pg_wal/000000010000000000000002");
+    backup_sources_note_wal(job, first);
+    backup_sources_note_wal(job, second);
+    assert_int_equal(backup_sources_confirm_wal(job, &err), PH_OK);
+    assert_int_equal(rename(second, later), 0);
+    assert_int_equal(backup_sources_confirm_wal(job, &err), PH_IO);
+    assert_non_null(strstr(err.text, "000000010000000000000002"));
+    backup_sources_release(job);
+    free(job);
+}
+
 /* ---- packs ---- */
 
 static struct packer *new_packer(struct fixture *f, uint64_t pack_size_bytes)
@@ -387,6 +411,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(dropped_file_is_an_excuse, set_up, tear_down),
         cmocka_unit_test(memory_and_read_size_must_fit),
         cmocka_unit_test_setup_teardown(externals_are_looked_at_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(recycled_wal_is_noticed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(many_tiny_frames_make_two_packs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(discarded_packs_are_gone, set_up, tear_down),
     };

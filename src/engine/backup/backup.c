@@ -181,7 +181,9 @@ static enum ph_rc copy(struct backup_job *job, struct ph_err *err)
     if (leave_backup_mode(job, err) != PH_OK)
         return err->rc;
     meter_phase(job->opts->meter, "finishing");
-    return pipeline_run(job->pipeline, &late, err);
+    if (pipeline_run(job->pipeline, &late, err) != PH_OK)
+        return err->rc;
+    return backup_sources_confirm_wal(job, err);
 }
 
 /* Seal what is open and write the manifest's tables. */

@@ -68,6 +68,8 @@ struct backup_job {
     /* backup_sources.c: what lies outside the data directory */
     char **external;
     size_t external_count;
+    char **wal_files; /* segments that were read in pg_wal */
+    size_t wal_file_count;
 };
 
 #endif

@@ -143,6 +143,38 @@ void backup_sources_release(struct backup_job *job)
     free(job->external);
     job->external = NULL;
     job->external_count = 0;
+    for (size_t i = 0; i < job->wal_file_count; i++)
+        free(job->wal_files[i]);
+    free(job->wal_files);
+    job->wal_files = NULL;
+    job->wal_file_count = 0;
+}
+
+void backup_sources_note_wal(struct backup_job *job, const char *path)
+{
+    size_t count = job->wal_file_count;
+
+    if ((count & (count - 1)) == 0)
+        job->wal_files = xrealloc(job->wal_files, 2 * (count + 1) * sizeof *job->wal_files);
+    job->wal_files[job->wal_file_count++] = xstrdup(path);
+}
+
+enum ph_rc backup_sources_confirm_wal(const struct backup_job *job, struct ph_err *err)
+{
+    for (size_t i = 0; i < job->wal_file_count; i++) {
+        struct file_facts facts;
+
+        if (file_facts_at(AT_FDCWD, job->wal_files[i], &facts, err) == PH_OK)
+            continue;
+        if (err->rc != PH_NOT_FOUND)
+            return err->rc;
+        (void)err_set(err, PH_IO,
+                      "the server removed or recycled WAL file \"%s\" while the backup read it",
+                      job->wal_files[i]);
+        return err_hint(err, "Give the server a free replication slot (max_replication_slots), or "
+                             "raise max_slot_wal_keep_size or wal_keep_size.");
+    }
+    return PH_OK;
 }
 
 struct feed {
@@ -273,6 +305,7 @@ static enum ph_rc feed_wal_file(void *ctx, const char *name, const char *fs_path
     s->late = true;
     s->dirfd = AT_FDCWD;
     s->fs_path = xstrdup(fs_path);
+    backup_sources_note_wal(f->job, fs_path);
     return read_stage_feed(f->st, s, err);
 }
 

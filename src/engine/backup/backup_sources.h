@@ -26,4 +26,12 @@ MUST_CHECK enum ph_rc backup_sources_feed(void *ctx, struct pipeline *p, struct 
 MUST_CHECK enum ph_rc backup_sources_feed_late(void *ctx, struct pipeline *p, struct read_stage *st,
                                                struct ph_err *err);
 
+/*
+ * A segment that is recycled gets another name before it is written over: what is still there under
+ * its name, once the late files are read, was read right. IO names the one that is not.
+ */
+MUST_CHECK enum ph_rc backup_sources_confirm_wal(const struct backup_job *job, struct ph_err *err);
+/* Remember a segment that is read in pg_wal. */
+void backup_sources_note_wal(struct backup_job *job, const char *path);
+
 #endif
