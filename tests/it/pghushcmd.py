@@ -136,13 +136,13 @@ class Pghush:
         return [os.path.join(top, name) for top, _, files in os.walk(self.repo) for name in files if name.startswith(".tmp-")]
 
 
-def restored_server(pghush, server, name, *options, start=True, **settings):
-    """Restore into folder/name and start a server on it. Archiving stays off: the copy must not push into the archive."""
+def restored_server(pghush, server, name, *options, start=True, archive_mode="off", **settings):
+    """Restore into folder/name and start a server on it; without archive_mode="on" the copy does not push into the archive."""
     target = os.path.join(pghush.folder, name)
     pghush.restore(target, *options)
     copy = Server(server.world, server.major, pghush.folder, target)
     if start:
-        copy.start(archive_mode="off", **settings)
+        copy.start(archive_mode=archive_mode, **settings)
     return copy
 
 

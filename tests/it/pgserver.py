@@ -194,7 +194,8 @@ class Server:
     # ---- SQL
 
     def psql_argv(self, database="postgres"):
-        return [os.path.join(self.world.client, "psql"), "-h", self.socket, "-d", database, "-XAtq", "-v",
+        quoted = database.replace("\\", "\\\\").replace("'", "\\'")
+        return [os.path.join(self.world.client, "psql"), "-h", self.socket, "-d", "dbname='%s'" % quoted, "-XAtq", "-v",
                 "ON_ERROR_STOP=1"]
 
     def sql(self, text, database="postgres", check=True, timeout=120):

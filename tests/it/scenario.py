@@ -22,7 +22,7 @@ class Moment:
 
 def spoil(server):
     """Something that must not be there after a restore to an earlier moment; archived completely."""
-    server.sql("create table spoiled as select g from generate_series(1, 100) g")
+    server.sql("drop table if exists spoiled; create table spoiled as select g from generate_series(1, 100) g")
     server.archive_all()
 
 

@@ -5,6 +5,7 @@ import glob
 import os
 import random
 import shutil
+import signal
 import stat
 import subprocess
 import time
@@ -12,9 +13,9 @@ import time
 import pytest
 
 import oracle
-from pghushcmd import FAILED, REFUSED, USAGE, recovered_server, restored_server
+from pghushcmd import FAILED, REFUSED, USAGE, freeze_while_open, recovered_server, restored_server, wait_until
 from pgserver import Server
-from scenario import Moment, dd_overwrite, files_of, load_table, restore_and_accept, spoil, verify_restored_tree
+from scenario import Moment, dd_overwrite, files_of, load_table, relation_path, restore_and_accept, spoil, verify_restored_tree
 
 pytestmark = pytest.mark.quick
 
@@ -75,8 +76,8 @@ def test_actions_pause_promote_shutdown(story):
     paused.sql("select pg_wal_replay_resume()")
     paused.wait_recovered()
     stopped = restored_server(tool, server, "shutdown", "--target-name", "first", "--target-action", "shutdown", start=False)
-    stopped.start(archive_mode="off", expect_failure=True)
-    assert "shutdown at recovery target" in stopped.log_text()
+    stopped.start(archive_mode="off", wait=False)
+    wait_until(lambda: "shutdown at recovery target" in stopped.log_text(), 60, what="the shutdown at the target")
 
 
 def test_manifest_for_pg_verifybackup(story, folder, major):
@@ -202,9 +203,7 @@ def test_delta_equals_a_fresh_restore(story, folder):
 def test_c08_timelines(story, folder):
     """latest, current, a number, in decimal and hexadecimal; a timeline that cannot be reached is refused."""
     server, tool, label, first, second = story()
-    branch = recovered_server(tool, server, "branch", "--target-name", "first")
-    branch.stop()
-    branch.start()
+    branch = recovered_server(tool, server, "branch", "--target-name", "first", archive_mode="on")
     branch.sql("create table on_two as select g from generate_series(1, 10) g")
     branch.archive_all()
     expected_two = oracle.fingerprint(branch)
@@ -223,9 +222,7 @@ def test_c08_timelines(story, folder):
 def test_latest_timeline_that_forked_before_the_backup(story, folder):
     """Timeline 2 forked before the newer backup on timeline 1: latest from that backup cannot reach it, and says so."""
     server, tool, label, first, second = story()
-    branch = recovered_server(tool, server, "branch", "--target-name", "first")
-    branch.stop()
-    branch.start()
+    branch = recovered_server(tool, server, "branch", "--target-name", "first", archive_mode="on")
     branch.archive_all()
     newer = tool.backup()
     server.archive_all()
@@ -240,7 +237,7 @@ def test_latest_timeline_that_forked_before_the_backup(story, folder):
 def written_target(pgdata):
     """The recovery_target_time that restore wrote, as an aware datetime; PostgreSQL takes the last line."""
     with open(pgdata + "/postgresql.auto.conf", encoding="utf-8") as conf:
-        lines = [line for line in conf if line.startswith("recovery_target_time")]
+        lines = [line for line in conf if line.startswith("recovery_target_time ")]
     text = lines[-1].split("'")[1].replace("Z", "+00:00")
     if len(text.rsplit("+", 1)[-1]) == 2 or len(text.rsplit("-", 1)[-1]) == 2 and text.count("-") == 3:
         text += ":00"
@@ -432,8 +429,10 @@ def test_c14_promotion_during_a_backup_from_a_standby(archived, folder):
     tool.configure(pgdata=standby.pgdata, conninfo="host=%s user=postgres" % standby.socket, archive_timeout="20s")
     process = tool.popen("backup", stderr=-1)
     server.sql("checkpoint")
-    standby.wait_for("select count(*) > 0 from pg_stat_activity where query ilike '%backup%' and pid <> pg_backend_pid()")
+    assert freeze_while_open(process, relation_path(standby, "big"))
     standby.sql("select pg_promote()")
+    standby.wait_recovered()
+    process.send_signal(signal.SIGCONT)
     _, errors = process.communicate(timeout=90)
     assert process.returncode == FAILED or (process.returncode == REFUSED), errors
     assert "promot" in errors.lower()
