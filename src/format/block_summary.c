@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "format/block_set.h"
 #include "format/wal_effect.h"
 
 #define INDEX_SLOTS_MIN ((size_t)256)
@@ -289,10 +288,6 @@ void block_summary_sort(struct block_summary *s)
 {
     if (s->rels_count > 0)
         qsort(s->rels, s->rels_count, sizeof *s->rels, compare_rels);
-    for (size_t i = 0; i < s->rels_count; i++) {
-        if (s->rels[i].blocks != NULL)
-            block_set_compact(s->rels[i].blocks);
-    }
     index_rebuild(s, s->index_slots);
     recent_forget(s);
 }

@@ -168,7 +168,7 @@ bool block_summary_block_changed(const struct block_summary *s, struct wal_rel r
 /* Add what `later` says to s, which describes the WAL right before it: counts, times, relations, events. */
 void block_summary_merge(struct block_summary *s, const struct block_summary *later);
 
-/* Sort rels by key and compact their block sets; the canonical order of the stored form. */
+/* Sort rels by key: the order of the stored form. */
 void block_summary_sort(struct block_summary *s);
 
 /* Relations (keys, flags, limits, blocks), events, counts, times and flags are the same; edges apart. */

@@ -17,6 +17,9 @@
 #define REL_BYTES   24u
 #define EVENT_BYTES 44u
 
+/* The least a block reference takes in WAL: header and number, the relation as before. */
+#define BLOCK_REF_BYTES_MIN 8u
+
 /* Offsets in the header. */
 enum {
     AT_VERSION = 8,
@@ -157,6 +160,7 @@ struct input {
     const uint8_t *bytes;
     size_t len_bytes; /* without the CRC */
     size_t pos;
+    uint64_t blocks_left; /* a reference takes bytes in WAL, so a segment names no more */
 };
 
 static enum ph_rc bad(const char *why, struct ph_err *err)
@@ -324,6 +328,8 @@ static enum ph_rc decode_rel(struct input *in, struct block_summary *s, struct p
     struct block_summary_rel *r;
     struct wal_rel rel;
     uint32_t set_bytes;
+    uint64_t blocks = 0;
+    enum ph_rc rc;
 
     if (p == NULL)
         return bad("relations cut short", err);
@@ -342,7 +348,9 @@ static enum ph_rc decode_rel(struct input *in, struct block_summary *s, struct p
     p = take(in, set_bytes);
     if (p == NULL)
         return bad("block set cut short", err);
-    return block_set_decode(p, set_bytes, &r->blocks, err);
+    rc = block_set_decode(p, set_bytes, in->blocks_left, &r->blocks, &blocks, err);
+    in->blocks_left -= blocks;
+    return rc;
 }
 
 static enum ph_rc decode_event(struct input *in, struct block_summary *s, struct ph_err *err)
@@ -380,6 +388,7 @@ static enum ph_rc decode_body(struct input *in, struct block_summary *s, struct 
     uint32_t events = get_le32(in->bytes + AT_EVENTS);
     enum ph_rc rc;
 
+    in->blocks_left = s->seg_bytes / BLOCK_REF_BYTES_MIN;
     if (rels > BLOCK_SUMMARY_RELS_MAX || events > BLOCK_SUMMARY_EVENTS_MAX)
         return bad("more relations or events than a summary holds", err);
     rc = decode_edge_bytes(in, &s->head, err);

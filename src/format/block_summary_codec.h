@@ -30,7 +30,7 @@ MUST_CHECK enum ph_rc block_summary_encode(struct block_summary *s, struct buf *
  *
  * ret_s    initialised and filled on success, to be released; untouched on failure
  * Errors   CORRUPT: magic, checksum, bounds, order, not canonical; CONFIG: a newer version;
- *          LIMIT: longer than BLOCK_SUMMARY_BYTES_MAX
+ *          LIMIT: longer than BLOCK_SUMMARY_BYTES_MAX, or more blocks than a segment can name
  * Threads  pure; any
  */
 MUST_CHECK enum ph_rc block_summary_decode(const uint8_t *bytes, size_t len_bytes,

@@ -35,33 +35,42 @@ static struct roaring_bitmap_s *sample(unsigned kind)
     }
     if (kind == 5)
         roaring_bitmap_add(set, UINT32_MAX);
+    if (kind == 6)
+        roaring_bitmap_add_range(set, 65000, 65537); /* a run that ends with its container */
     return set;
 }
 
 static void sets_go_both_ways(void **state)
 {
     (void)state;
-    for (unsigned kind = 0; kind < 6; kind++) {
+    for (unsigned kind = 0; kind < 7; kind++) {
         struct roaring_bitmap_s *set = sample(kind);
         struct roaring_bitmap_s *again = NULL;
         struct ph_err err;
+        uint64_t values = 0;
         struct buf b;
 
         buf_init(&b, MIB);
-        block_set_compact(set);
         block_set_encode(set, &b);
-        assert_int_equal(block_set_decode(b.data, b.len_bytes, &again, &err), PH_OK);
+        assert_int_equal(block_set_decode(b.data, b.len_bytes, UINT32_MAX, &again, &values, &err),
+                         PH_OK);
         assert_true(roaring_bitmap_equals(set, again));
+        assert_int_equal(values, roaring_bitmap_get_cardinality(set));
+        roaring_bitmap_free(again);
+        again = roaring_bitmap_portable_deserialize_safe((const char *)b.data, b.len_bytes);
+        assert_true(again != NULL && roaring_bitmap_equals(set, again));
         for (size_t n = 0; n < b.len_bytes; n++) {
             AUTO_FREE uint8_t *cut = xmalloc(n);
 
             memcpy(cut, b.data, n);
-            assert_int_equal(block_set_decode(cut, n, &again, &err), PH_CORRUPT);
+            assert_int_equal(block_set_decode(cut, n, UINT32_MAX, &again, &values, &err),
+                             PH_CORRUPT);
             n += n / 64;
         }
         buf_add_u8(&b, 0);
         roaring_bitmap_free(again);
-        assert_int_equal(block_set_decode(b.data, b.len_bytes, &again, &err), PH_CORRUPT);
+        assert_int_equal(block_set_decode(b.data, b.len_bytes, UINT32_MAX, &again, &values, &err),
+                         PH_CORRUPT);
         roaring_bitmap_free(set);
         buf_release(&b);
     }
@@ -71,19 +80,19 @@ static void sets_go_both_ways(void **state)
 static void flipped_bits_never_pass_unseen(void **state)
 {
     (void)state;
-    for (unsigned kind = 0; kind < 6; kind++) {
+    for (unsigned kind = 0; kind < 7; kind++) {
         struct roaring_bitmap_s *set = sample(kind);
         struct buf b;
 
         buf_init(&b, MIB);
-        block_set_compact(set);
         block_set_encode(set, &b);
         for (size_t bit = 0; bit < b.len_bytes * 8; bit += 1 + bit / 2000) {
             struct roaring_bitmap_s *again = NULL;
             struct ph_err err;
+            uint64_t values = 0;
 
             b.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
-            if (block_set_decode(b.data, b.len_bytes, &again, &err) == PH_OK) {
+            if (block_set_decode(b.data, b.len_bytes, UINT32_MAX, &again, &values, &err) == PH_OK) {
                 assert_false(roaring_bitmap_equals(set, again));
                 roaring_bitmap_free(again);
             }
@@ -110,8 +119,11 @@ static void what_is_no_set_is_refused(void **state)
                                           0,    0,    24, 0, 0, 0, 26, 0, 0, 0, 1, 0, 2}},
         {"runs overlap", 19, {0x3b, 0x30, 0, 0, 1, 0, 0, 9, 0, 2, 0, 5, 0, 4, 0, 10, 0, 4, 0}},
         {"runs overlap", 15, {0x3b, 0x30, 0, 0, 1, 0, 0, 9, 0, 1, 0, 0xfe, 0xff, 9, 0}},
-        {"runs and cardinality differ", 15, {0x3b, 0x30, 0, 0, 1, 0, 0, 9, 0, 1, 0, 5, 0, 4, 0}},
-        {"runs and cardinality differ", 11, {0x3b, 0x30, 0, 0, 1, 0, 0, 0, 0, 0, 0}},
+        {"values and cardinality differ", 15, {0x3b, 0x30, 0, 0, 1, 0, 0, 9, 0, 1, 0, 5, 0, 4, 0}},
+        {"values and cardinality differ", 11, {0x3b, 0x30, 0, 0, 1, 0, 0, 0, 0, 0, 0}},
+        {"not the canonical encoding", 15, {0x3b, 0x30, 0, 0, 3, 0, 0, 9, 0, 1, 0, 5, 0, 9, 0}},
+        {"not the canonical encoding", 11, {0x3b, 0x30, 0, 0, 0, 0, 0, 0, 0, 9, 0}},
+        {"values and cardinality differ", 15, {0x3b, 0x30, 0, 0, 1, 0, 0, 9, 0, 1, 0, 5, 0, 99, 0}},
         {"not the canonical encoding", 15, {0x3b, 0x30, 0, 0, 1, 0, 0, 0, 0, 1, 0, 5, 0, 0, 0}},
         {"bytes left over", 19, {0x3a, 0x30, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 7, 0, 9}},
     };
@@ -120,8 +132,11 @@ static void what_is_no_set_is_refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct roaring_bitmap_s *set = NULL;
         struct ph_err err = {0};
+        uint64_t values = 0;
 
-        assert_int_equal(block_set_decode(cases[i].bytes, cases[i].len, &set, &err), PH_CORRUPT);
+        assert_int_equal(
+            block_set_decode(cases[i].bytes, cases[i].len, UINT32_MAX, &set, &values, &err),
+            PH_CORRUPT);
         if (strstr(err.text, cases[i].text) == NULL)
             fail_msg("case %zu: \"%s\" lacks \"%s\"", i, err.text, cases[i].text);
     }
@@ -143,8 +158,6 @@ static void one_form_whatever_the_way_there(void **state)
         roaring_bitmap_add(b, i * 10 + 1);
     }
     roaring_bitmap_run_optimize(a);
-    block_set_compact(a);
-    block_set_compact(b);
     block_set_encode(a, &x);
     block_set_encode(b, &y);
     assert_int_equal(x.len_bytes, y.len_bytes);
@@ -158,6 +171,24 @@ static void one_form_whatever_the_way_there(void **state)
     buf_release(&y);
 }
 
+static void no_more_than_allowed(void **state)
+{
+    struct roaring_bitmap_s *set = sample(0);
+    struct roaring_bitmap_s *again = NULL;
+    struct ph_err err;
+    uint64_t values = 0;
+    struct buf b;
+
+    (void)state;
+    buf_init(&b, MIB);
+    block_set_encode(set, &b);
+    assert_int_equal(block_set_decode(b.data, b.len_bytes, 49, &again, &values, &err), PH_LIMIT);
+    assert_int_equal(block_set_decode(b.data, b.len_bytes, 50, &again, &values, &err), PH_OK);
+    roaring_bitmap_free(again);
+    roaring_bitmap_free(set);
+    buf_release(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +196,7 @@ int main(void)
         cmocka_unit_test(flipped_bits_never_pass_unseen),
         cmocka_unit_test(what_is_no_set_is_refused),
         cmocka_unit_test(one_form_whatever_the_way_there),
+        cmocka_unit_test(no_more_than_allowed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
