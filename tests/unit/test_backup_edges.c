@@ -4,6 +4,7 @@
  * read, a page that cannot be looked at twice, settings that do not fit each other, configuration
  * files that are not there, packs of very small frames and packs that nobody will ever name.
  */
+#include "engine/backup/backup_debris.h"
 #include "engine/backup/backup_settings.h"
 #include "engine/backup/backup_sources.h"
 #include "engine/backup/pipeline.h"
@@ -402,6 +403,96 @@ static void discarded_packs_are_gone(void **state)
     assert_int_equal(packs_in(f->store), 0);
 }
 
+static void seal_a_run(struct fixture *f, const char *stamp, char ret_run[64])
+{
+    const struct packer_opts opts = {.store = f->store,
+                                     .cluster = "main",
+                                     .stamp = stamp,
+                                     .label = LABEL,
+                                     .system_id = 1,
+                                     .pack_size_bytes = 300};
+    uint8_t frame[128];
+    size_t len = tiny_frame(frame);
+    struct packer_place place;
+    struct packer *p;
+    struct ph_err err;
+
+    assert_int_equal(packer_new(&opts, &p, &err), PH_OK);
+    for (unsigned i = 0; i < 8; i++)
+        assert_int_equal(packer_add(p, frame, len, &place, &err), PH_OK);
+    assert_int_equal(packer_finish(p, &err), PH_OK);
+    (void)snprintf(ret_run, 64, "%s", packer_run(p));
+    packer_free(p);
+}
+
+/* A backup whose manifest names one pack of some run; with_json: published. */
+static void make_backup(struct fixture *f, const char *label, const char *run, bool with_json)
+{
+    const struct manifest_writer_params params = {
+        .cluster = "main", .label = label, .page_size = PAGE, .system_identifier = 1};
+    static const uint8_t sha256[32] = {0};
+    struct repo_key json = repo_key_backup_json("main", label);
+    struct manifest_summary summary;
+    struct manifest_writer *w;
+    struct ph_err err;
+    uint32_t place;
+
+    assert_int_equal(manifest_writer_open(f->store, &params, &w, &err), PH_OK);
+    assert_int_equal(manifest_writer_pack_begin(w, run, 1, &place, &err), PH_OK);
+    manifest_writer_pack_seal(w, place, 1000, sha256);
+    assert_int_equal(manifest_writer_finish(w, &summary, &err), PH_OK);
+    if (with_json)
+        assert_int_equal(store_put(f->store, json.text, "{}", 2, true, &err), PH_OK);
+}
+
+#define OLD_STAMP  "20261129T201500Z"
+#define DEAD_STAMP "20261130T201501Z"
+
+/* Packs stay of published backups, those that their manifests name, and those of nobody knows whom. */
+static void debris_goes_what_is_named_stays(void **state)
+{
+    struct fixture *f = *state;
+    struct ph_err err;
+    uint64_t size_bytes;
+    char run[64];
+    char borrowed[64];
+    size_t before;
+
+    seal_a_run(f, STAMP, run);
+    seal_a_run(f, "20261128T201500Z", run);
+    seal_a_run(f, OLD_STAMP, borrowed);
+    make_backup(f, OLD_STAMP "_F", borrowed, false);
+    make_backup(f, LABEL, borrowed, true);
+    before = packs_in(f->store);
+    seal_a_run(f, DEAD_STAMP, run);
+    make_backup(f, DEAD_STAMP "_F", run, false);
+    assert_true(packs_in(f->store) > before);
+    backup_debris_remove(f->store, "main");
+    assert_int_equal(packs_in(f->store), before);
+    assert_int_equal(
+        store_stat(f->store, repo_key_manifest("main", DEAD_STAMP "_F").text, &size_bytes, &err),
+        PH_NOT_FOUND);
+    assert_int_equal(store_stat(f->store, repo_key_manifest("main", LABEL).text, &size_bytes, &err),
+                     PH_OK);
+}
+
+/* Without the manifest of a published backup nobody knows what is debris. */
+static void unreadable_manifest_protects_all(void **state)
+{
+    struct fixture *f = *state;
+    struct ph_err err;
+    char run[64];
+    size_t before;
+
+    seal_a_run(f, DEAD_STAMP, run);
+    make_backup(f, DEAD_STAMP "_F", run, false);
+    before = packs_in(f->store);
+    assert_int_equal(
+        store_put(f->store, repo_key_backup_json("main", LABEL).text, "{}", 2, true, &err), PH_OK);
+    backup_debris_remove(f->store, "main");
+    assert_int_equal(packs_in(f->store), before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -414,6 +505,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(recycled_wal_is_noticed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(many_tiny_frames_make_two_packs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(discarded_packs_are_gone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(debris_goes_what_is_named_stays, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(unreadable_manifest_protects_all, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

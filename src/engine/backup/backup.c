@@ -14,6 +14,7 @@
 #include "base/cancel.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "engine/backup/backup_debris.h"
 #include "engine/backup/backup_job.h"
 #include "engine/backup/backup_preflight.h"
 #include "engine/backup/backup_report.h"
@@ -57,16 +58,10 @@ static enum ph_rc choose_label(struct backup_job *job, struct ph_err *err)
     }
 }
 
-/* What killed backups were writing; the lease is ours, and files of living writers stay. */
-static void sweep(const struct backup_job *job)
+static void tell_fallback(void *ctx, const char *text)
 {
-    const struct repo_key places[] = {repo_key_packs(job->opts->cluster),
-                                      repo_key_backups(job->opts->cluster)};
-    struct ph_err err;
-
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-        if (store_sweep(job->opts->store, places[i].text, &err) != PH_OK)
-            log_warn("backup.sweep", "could not remove what an earlier backup left: %s", err.text);
+    (void)ctx;
+    log_info("backup.buffered", "%s", text);
 }
 
 static enum ph_rc start_pipeline(struct backup_job *job, struct ph_err *err)
@@ -97,7 +92,8 @@ static enum ph_rc start_pipeline(struct backup_job *job, struct ph_err *err)
                     .page_bytes = job->dir.control.block_bytes},
         .reader = {.mode = o->direct_read,
                    .ring = o->threads_only ? RING_THREADS : RING_AUTO,
-                   .depth = job->read_depth},
+                   .depth = job->read_depth,
+                   .notice = tell_fallback},
         .meter = o->meter,
     };
 
@@ -218,9 +214,9 @@ static enum ph_rc publish(struct backup_job *job, struct backup_info *ret_info, 
     rc = lease_check(&job->lease, err);
     if (rc == PH_OK)
         rc = cancel_check(err);
-    job->publishing = rc == PH_OK;
     if (rc == PH_OK)
         rc = catalogue_publish(job->opts->store, job->opts->cluster, ret_info, err);
+    job->published = rc == PH_OK;
     if (rc != PH_OK)
         backup_info_release(ret_info);
     return rc;
@@ -234,20 +230,32 @@ static enum ph_rc run(struct backup_job *job, struct backup_info *ret_info, stru
         lease_take(job->opts->store, job->opts->cluster, "backup", job->label, &job->lease, err) !=
             PH_OK)
         return err->rc;
-    sweep(job);
+    backup_debris_remove(job->opts->store, job->opts->cluster);
     meter_phase(job->opts->meter, "scanning");
     if (backup_sources_count(job, err) != PH_OK || copy(job, err) != PH_OK)
         return err->rc;
     return publish(job, ret_info, err);
 }
 
-/* Once publication has been tried the backup may be visible, whatever the outcome was. */
-static void discard_unpublished(const struct backup_job *job)
+/* An error of the publication may come when the backup is visible already: look. */
+static bool is_published(struct backup_job *job)
+{
+    struct ph_err err;
+    bool there;
+
+    if (job->published)
+        return true;
+    return is_taken(job, repo_key_backup_json(job->opts->cluster, job->label), &there, &err) !=
+               PH_OK ||
+           there;
+}
+
+static void discard_unpublished(struct backup_job *job)
 {
     struct repo_key manifest = repo_key_manifest(job->opts->cluster, job->label);
     struct ph_err err;
 
-    if (job->publishing || job->packer == NULL)
+    if (job->packer == NULL || is_published(job))
         return;
     packer_discard(job->packer);
     if (job->manifest_done && store_delete(job->opts->store, manifest.text, &err) != PH_OK &&

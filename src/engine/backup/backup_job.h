@@ -58,11 +58,11 @@ struct backup_job {
     int64_t stop_time_us;
     uint64_t copy_us;
     uint8_t control_raw[PG_CONTROL_FILE_BYTES]; /* as it was just before stop */
-    struct backup_tablespace *spaces; /* the server's, just before stop */
+    struct backup_tablespace *spaces;           /* the server's, just before stop */
     size_t space_count;
     struct backup_stop stop;
     bool manifest_done; /* it may be in the store */
-    bool publishing;    /* backup.json may be in the store */
+    bool published;
     uint64_t last_position_us; /* monotonic; when the insert position was asked */
 
     /* backup_sources.c: what lies outside the data directory */
