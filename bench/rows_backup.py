@@ -53,6 +53,7 @@ def row_backup(bench):
     others = interleave(bench, [bench.peer("Barman"), bench.peer("TarLz4")], backup_once, runs=1)
     for name, runs in {**samples, **others}.items():
         report.keep("backup", name, runs)
+    bench.backed_up.update((two.repo, rest.repo))
 
     def value(tool, field):
         return median(samples[tool.name], field)

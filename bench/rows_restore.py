@@ -10,7 +10,6 @@ from residency import files_below
 from rows_backup import backup_once
 
 PAGE = 8192
-FLIPPED = slice(4000, 4100)
 
 
 class WrongRestore(Exception):
@@ -93,14 +92,12 @@ def choose_pages(files, share, seed):
 
 
 def damage(target, chosen):
-    """Change some bytes in the middle of each chosen page, size and header untouched."""
+    """Overwrite the second half of each chosen page; the file's size stays."""
     for path, blocks in chosen.items():
-        with open(f"{target}/{path}", "r+b") as relation:
+        with open(f"{target}/{path}", "r+b", buffering=0) as relation:
             for block in blocks:
-                relation.seek(block * PAGE + FLIPPED.start)
-                old = relation.read(FLIPPED.stop - FLIPPED.start)
-                relation.seek(block * PAGE + FLIPPED.start)
-                relation.write(bytes(byte ^ 0x5A for byte in old))
+                relation.seek(block * PAGE + PAGE // 2)
+                relation.write(os.urandom(PAGE // 2))
 
 
 def check_pages(bench, target, chosen):

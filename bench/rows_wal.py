@@ -12,12 +12,12 @@ import statistics
 import time
 
 from dataset import ensure_wal, make_recovering_dir
-from host import make_dir, quiet_caches, remove_tree
+from host import make_dir, quiet_caches
 from measure import median
 from residency import warm_range
 
 SEGMENT = 16 << 20
-SINGLE_CALLS = 7
+SINGLE_CALLS = 15
 REPLAY_S = 0.05
 
 
@@ -80,13 +80,26 @@ class Archive:
         return self.bench.meter.measure(lambda: self.drain(tool, names))
 
 
+def push_singles(bench, archive):
+    """Segment after segment into an archive that has begun, as a server that is not busy sends them."""
+    pair = (archive.ours, archive.rest)
+    single = {tool.name: [] for tool in pair}
+    first, later = archive.segments[0], archive.segments[1 : 1 + SINGLE_CALLS]
+    for tool in pair:
+        archive.drain_once(tool, [first])
+    for name in later:
+        for tool in pair:
+            archive.set_waiting([name])
+            archive.warm([name])
+            os.sync()
+            single[tool.name].append(bench.meter.measure(lambda tool=tool, name=name: archive.drain(tool, [name])))
+    return single
+
+
 def row_push(bench):
     """One archive-push call, then a backlog."""
     report, archive = bench.report, bench.wal_archive(Archive)
-    single = {tool.name: [] for tool in (archive.ours, archive.rest)}
-    for number in range(SINGLE_CALLS):
-        for tool in (archive.ours, archive.rest):
-            single[tool.name].append(archive.drain_once(tool, [archive.segments[number % len(archive.segments)]]))
+    single = push_singles(bench, archive)
     report.keep("push", "one segment, pghush", single[archive.ours.name])
     report.keep("push", "one segment, pgBackRest", single[archive.rest.name])
     for what, field, bound in (("wall", "wall_s", 0.6), ("CPU", "cpu_s", None)):
@@ -140,8 +153,7 @@ class Recovery:
 
 def get_once(bench, archive, tool, pause_s=0.0):
     recovery = Recovery(archive, tool, f"{bench.scratch}/recovering")
-    remove_tree(getattr(tool, "spool", f"{tool.folder}/spool"))
-    make_dir(getattr(tool, "spool", f"{tool.folder}/spool"))
+    tool.clear_spool()
     quiet_caches()
     sample = bench.meter.measure(lambda: recovery.fetch_all(pause_s))
     recovery.check_last()

@@ -29,15 +29,15 @@ from rows_wal import row_get, row_push, row_summary
 
 ROWS = {
     "backup": row_backup,
-    "raw": row_raw,
     "cache": row_cache,
-    "warm": row_warm,
-    "half": row_half,
     "restore": row_restore,
     "delta": row_delta,
     "push": row_push,
     "get": row_get,
     "summary": row_summary,
+    "half": row_half,
+    "raw": row_raw,
+    "warm": row_warm,
     "many": row_many,
 }
 
@@ -139,12 +139,11 @@ def parse(argv):
     return options
 
 
-def write_results(bench):
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+def write_results(bench, stamp):
+    """Write what is known so far; called after each row, so that an interrupted run leaves its rows."""
     for path, text in ((f"results-{stamp}.json", bench.report.as_json()), ("results.md", bench.report.as_markdown())):
         with open(f"{bench.scratch}/{path}", "w", encoding="utf-8") as out:
             out.write(text)
-    host.say(f"bench: results are in {bench.scratch}/results.md and results-{stamp}.json")
 
 
 def main(argv):
@@ -153,6 +152,7 @@ def main(argv):
     host.install_peers()
     bench = Bench(options)
     failed = []
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     try:
         bench.start_main()
         for name in options.rows:
@@ -162,9 +162,10 @@ def main(argv):
             except Exception as problem:  # one row that fails must not cost the others
                 failed.append(name)
                 bench.report.note(f"{name}: failed: {problem}")
+            write_results(bench, stamp)
     finally:
         bench.close()
-        write_results(bench)
+    host.say(f"bench: results are in {bench.scratch}/results.md and results-{stamp}.json")
     print(bench.report.as_markdown())
     print(json.dumps({"misses": len(bench.report.misses()), "failed_rows": failed, "verdicts": len(bench.report.lines)}))
     return 1 if failed or any(line.verdict == MISS for line in bench.report.lines) else 0

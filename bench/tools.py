@@ -37,8 +37,12 @@ class Tool:
         """Remember the repository as it is now as the empty one."""
         subprocess.run(["cp", "-a", self.repo, f"{self.folder}/empty"], check=True)
 
+    def clear_spool(self):
+        """Forget what asynchronous archiving keeps between calls; nothing for most tools."""
+
     def reset(self):
         """Empty the repository again; no archiver may be writing into it."""
+        self.clear_spool()
         remove_tree(self.repo)
         subprocess.run(["cp", "-a", f"{self.folder}/empty", self.repo], check=True)
 
@@ -68,6 +72,9 @@ class Pghush(Tool):
         make_dir(self.repo)
         self.meter.call(self.argv("init"))
         self.keep_empty()
+
+    def clear_spool(self):
+        remove_tree(f"{self.server.data_dir}/pghush_spool")
 
     def backup_argv(self, *options):
         return self.argv("backup", "--type=full", "--output=json", *options)
@@ -120,8 +127,7 @@ class PgBackRest(Tool):
         self.meter.call(self.argv("stanza-create"))
         self.keep_empty()
 
-    def reset(self):
-        super().reset()
+    def clear_spool(self):
         remove_tree(self.spool)
         make_dir(self.spool)
 
