@@ -357,10 +357,8 @@ static enum ph_rc plan_record(struct plan *p, const struct manifest_record *r, c
         return PH_OK;
     if (r->attrs.type == MANIFEST_DIR)
         return restore_dir_make(job, place, rest, &r->attrs, err);
-    if (r->attrs.type == MANIFEST_LINK && *rest != '\0')
-        return restore_link_make(job, place, rest, &r->attrs, err);
     if (r->attrs.type == MANIFEST_LINK)
-        return PH_OK; /* a place: its link is made with it */
+        return restore_link_make(job, place, rest, &r->attrs, err);
     if (external && restore_parents_make(job, place, rest, err) != PH_OK)
         return err->rc;
     if (dir_enter(p, place, rest, err) != PH_OK)

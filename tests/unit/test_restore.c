@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The restore engine over a repository made with the real packer and manifest writer: content, holes, chains,
+ * attributes; in place; what is refused; every damaged byte is found and named.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/le.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "engine/restore/restore.h"
+#include "io/fdio.h"
+#include "repo_build.h"
+
+struct world {
+    char *dir;
+    struct repo_build repo;
+    char *old_ts;
+    char *target;
+    char *new_ts;
+};
+
+static struct world world_new(enum codec_method method)
+{
+    struct world w = {0};
+    char here[4096];
+
+    assert_non_null(getcwd(here, sizeof here));
+    w.dir = xasprintf("%s/restore-test-XXXXXX", here);
+    assert_non_null(mkdtemp(w.dir));
+    w.old_ts = xasprintf("%s/old", w.dir);
+    w.target = xasprintf("%s/target", w.dir);
+    w.new_ts = xasprintf("%s/new ts", w.dir);
+    w.repo = rb_new(w.dir, w.old_ts, method);
+    return w;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+static void world_free(struct world *w)
+{
+    rb_free(&w->repo);
+    nftw(w->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    free(w->dir);
+    free(w->old_ts);
+    free(w->target);
+    free(w->new_ts);
+}
+
+static enum ph_rc restore(struct world *w, bool delta, struct restore_result *result,
+                          struct ph_err *err)
+{
+    const struct restore_map map = {.tablespace = "ts", .path = w->new_ts};
+    const struct restore_opts opts = {
+        .store = w->repo.store,
+        .cluster = RB_CLUSTER,
+        .path = w->target,
+        .delta = delta,
+        .restore_command = "true %f",
+        .maps = &map,
+        .map_count = 1,
+        .memory_bytes = 64 * MIB,
+        .workers = 2,
+    };
+
+    return restore_run(&opts, result, err);
+}
+
+static void restore_ok(struct world *w, bool delta, struct restore_result *result)
+{
+    struct ph_err err = {0};
+
+    rb_ok(restore(w, delta, result, &err), &err);
+}
+
+static char *at(const struct world *w, const char *path)
+{
+    return xasprintf("%s/%s", w->target, path);
+}
+
+static void expect_bytes(const struct world *w, const char *path, const void *data, size_t len)
+{
+    AUTO_FREE char *full = at(w, path);
+    struct ph_err err = {0};
+    struct buf b;
+
+    buf_init(&b, 64 * MIB);
+    rb_ok(file_read_all(AT_FDCWD, full, &b, &err), &err);
+    assert_int_equal(b.len_bytes, len);
+    assert_memory_equal(len > 0 ? b.data : (const uint8_t *)"", data, len);
+    buf_release(&b);
+}
+
+static void expect_tree(const struct world *w)
+{
+    uint8_t small[3 * RB_SMALL];
+
+    expect_bytes(w, "base/1/16384", w->repo.big, RB_BIG);
+    expect_bytes(w, "base/1/16385", w->repo.chained, RB_EXTENT);
+    for (unsigned i = 0; i < RB_SMALL; i++) {
+        AUTO_FREE char *name = xasprintf("base/1/2%04u", i);
+        rb_fill(small, (size_t)i * 3, i);
+        expect_bytes(w, name, small, (size_t)i * 3);
+    }
+    expect_bytes(w, "global/pg_control", w->repo.control, sizeof w->repo.control);
+    expect_bytes(w, "pg_tblspc/16400/PG_15_202209061/x", "in the tablespace", 17);
+    expect_bytes(w, "recovery.signal", "", 0);
+    AUTO_FREE char *marker = at(w, "pghush.restore");
+    assert_int_equal(access(marker, F_OK), -1);
+}
+
+static void overwrite(const char *path, off_t offset, const void *data, size_t len)
+{
+    int fd = open(path, O_WRONLY);
+    struct ph_err err = {0};
+
+    assert_true(fd >= 0);
+    rb_ok(pwrite_full(fd, data, len, (uint64_t)offset, &err), &err);
+    close(fd);
+}
+
+static void test_fresh(void **state)
+{
+    for (int method = CODEC_NONE; method <= CODEC_ZSTD; method++) {
+        struct world w = world_new((enum codec_method)method);
+        struct restore_result r = {0};
+        struct stat st;
+
+        restore_ok(&w, false, &r);
+        expect_tree(&w);
+        assert_string_equal(r.label, RB_LABEL);
+        assert_int_equal(r.kept_bytes, 0);
+        AUTO_FREE char *big = at(&w, "base/1/16384");
+        assert_int_equal(stat(big, &st), 0);
+        assert_int_equal(st.st_mode & 07777, 0600);
+        assert_int_equal(st.st_mtime, 1790000000);
+        assert_true((size_t)st.st_blocks * 512 < RB_BIG - RB_EXTENT / 2); /* holes */
+        AUTO_FREE char *link = at(&w, "log");
+        char text[64] = {0};
+        assert_true(readlink(link, text, sizeof text - 1) > 0);
+        assert_string_equal(text, "../logs elsewhere");
+        restore_result_release(&r);
+        world_free(&w);
+    }
+    (void)state;
+}
+
+static void test_settings(void **state)
+{
+    struct world w = world_new(CODEC_LZ4);
+    struct restore_result r = {0};
+    struct ph_err err = {0};
+    struct buf b;
+    AUTO_FREE char *conf = at(&w, "postgresql.auto.conf");
+    AUTO_FREE char *map = at(&w, "tablespace_map");
+    AUTO_FREE char *expected = xasprintf("%u %s\n", RB_OID, w.new_ts);
+
+    restore_ok(&w, false, &r);
+    buf_init(&b, MIB);
+    rb_ok(file_read_all(AT_FDCWD, conf, &b, &err), &err);
+    assert_non_null(strstr(buf_cstr(&b), "\nrestore_command = 'true %f'"));
+    assert_non_null(strstr(buf_cstr(&b), "work_mem = '7MB'"));
+    assert_null(strstr(buf_cstr(&b), "\nrecovery_target_xid = '9'"));
+    assert_non_null(strstr(buf_cstr(&b), "\nrecovery_target_timeline = 'current'"));
+    rb_ok(file_read_all(AT_FDCWD, map, &b, &err), &err);
+    assert_string_equal(buf_cstr(&b), expected);
+    buf_release(&b);
+    restore_result_release(&r);
+    world_free(&w);
+    (void)state;
+}
+
+/* Content decides: changed bytes with old size and time are found; what is right is not written again. */
+static void test_in_place(void **state)
+{
+    struct world w = world_new(CODEC_LZ4);
+    struct restore_result r = {0};
+    AUTO_FREE char *big = at(&w, "base/1/16384");
+    AUTO_FREE char *small = at(&w, "base/1/20150");
+    AUTO_FREE char *cut = at(&w, "base/1/16385");
+    AUTO_FREE char *stray = at(&w, "base/1/stray");
+    AUTO_FREE char *zero = xcalloc(1, 16);
+    const struct timespec times[2] = {{.tv_sec = 1790000000}, {.tv_sec = 1790000000}};
+
+    restore_ok(&w, false, &r);
+    restore_result_release(&r);
+    overwrite(big, 3 * RB_EXTENT + 5, "changed", 7);
+    overwrite(big, 2 * (off_t)RB_EXTENT + 9 * RB_PAGE, "not zero", 8);
+    assert_int_equal(utimensat(AT_FDCWD, big, times, 0), 0);
+    overwrite(small, 10, "x", 1);
+    assert_int_equal(truncate(cut, 5 * RB_PAGE + 17), 0);
+    int fd = open(stray, O_CREAT | O_WRONLY, 0600);
+    assert_true(fd >= 0);
+    close(fd);
+    restore_ok(&w, true, &r);
+    expect_tree(&w);
+    assert_int_equal(access(stray, F_OK), -1);
+    assert_true(r.removed_files >= 1);
+    /* Two pages of one file, 27 of the cut one, one small file, postgresql.auto.conf. */
+    assert_true(r.written_bytes <= (2 + 27) * (uint64_t)RB_PAGE + 450 + 43);
+    assert_true(r.kept_bytes > RB_BIG - 3 * (size_t)RB_EXTENT);
+    restore_result_release(&r);
+    world_free(&w);
+    (void)state;
+}
+
+static void test_in_place_types(void **state)
+{
+    struct world w = world_new(CODEC_LZ4);
+    struct restore_result r = {0};
+    AUTO_FREE char *outside = xasprintf("%s/outside", w.dir);
+    AUTO_FREE char *kept = xasprintf("%s/outside/kept", w.dir);
+    AUTO_FREE char *base1 = at(&w, "base/1");
+    AUTO_FREE char *moved = at(&w, "base/moved");
+    AUTO_FREE char *small = at(&w, "base/1/20150");
+
+    restore_ok(&w, false, &r);
+    restore_result_release(&r);
+    /* A folder became a link that leads out, a file became a folder. */
+    assert_int_equal(mkdir(outside, 0700), 0);
+    close(open(kept, O_CREAT | O_WRONLY, 0600));
+    assert_int_equal(unlink(small), 0);
+    assert_int_equal(mkdir(small, 0700), 0);
+    assert_int_equal(rename(base1, moved), 0);
+    assert_int_equal(symlink(outside, base1), 0);
+    restore_ok(&w, true, &r);
+    expect_tree(&w);
+    assert_int_equal(access(kept, F_OK), 0);
+    struct stat st;
+    assert_int_equal(lstat(base1, &st), 0);
+    assert_true(S_ISDIR(st.st_mode));
+    restore_result_release(&r);
+    world_free(&w);
+    (void)state;
+}
+
+static void test_refused(void **state)
+{
+    struct world w = world_new(CODEC_LZ4);
+    struct restore_result r = {0};
+    struct ph_err err = {0};
+    AUTO_FREE char *mine = at(&w, "precious");
+
+    assert_int_equal(mkdir(w.target, 0700), 0);
+    close(open(mine, O_CREAT | O_WRONLY, 0600));
+    assert_int_equal(restore(&w, false, &r, &err), PH_REFUSED);
+    assert_non_null(strstr(err.text, "precious"));
+    assert_int_equal(restore(&w, true, &r, &err), PH_REFUSED);
+    assert_int_equal(access(mine, F_OK), 0);
+    assert_int_equal(unlink(mine), 0);
+    /* The tablespace's folder is in use. */
+    assert_int_equal(mkdir(w.new_ts, 0700), 0);
+    AUTO_FREE char *other = xasprintf("%s/other", w.new_ts);
+    close(open(other, O_CREAT | O_WRONLY, 0600));
+    assert_int_equal(restore(&w, false, &r, &err), PH_REFUSED);
+    assert_non_null(strstr(err.text, w.new_ts));
+    DIR *d = opendir(w.target);
+    unsigned names = 0;
+    while (readdir(d) != NULL)
+        names++;
+    closedir(d);
+    assert_int_equal(names, 2); /* . and .. */
+    world_free(&w);
+    (void)state;
+}
+
+static void test_targets(void **state)
+{
+    struct world w = world_new(CODEC_LZ4);
+    struct restore_result r = {0};
+    struct ph_err err = {0};
+    struct restore_opts opts = {.store = w.repo.store,
+                                .cluster = RB_CLUSTER,
+                                .path = w.target,
+                                .workers = 1,
+                                .dry_run = true};
+
+    opts.target = (struct restore_target){.kind = RESTORE_TO_LSN, .lsn = 0x2000050};
+    assert_int_equal(restore_run(&opts, &r, &err), PH_REFUSED);
+    assert_non_null(strstr(err.text, "before the end"));
+    opts.target.lsn = 0x3000000;
+    assert_int_equal(restore_run(&opts, &r, &err), PH_REFUSED);
+    assert_non_null(strstr(err.text, "0/3000000"));
+    opts.target = (struct restore_target){.kind = RESTORE_TO_TIME, .time_us = 1790000000500000};
+    assert_int_equal(restore_run(&opts, &r, &err), PH_REFUSED);
+    opts.target = (struct restore_target){.kind = RESTORE_TO_NAME, .name = "nowhere"};
+    assert_int_equal(restore_run(&opts, &r, &err), PH_REFUSED);
+    opts.target = (struct restore_target){
+        .kind = RESTORE_TO_END, .timeline = RESTORE_TIMELINE_NUMBER, .timeline_number = 7};
+    assert_int_equal(restore_run(&opts, &r, &err), PH_REFUSED);
+    opts.target = (struct restore_target){.kind = RESTORE_TO_END};
+    opts.label = "20200101T000000Z_F";
+    assert_int_equal(restore_run(&opts, &r, &err), PH_NOT_FOUND);
+    opts.label = RB_LABEL;
+    rb_ok(restore_run(&opts, &r, &err), &err);
+    assert_int_equal(access(w.target, F_OK), -1);
+    restore_result_release(&r);
+    world_free(&w);
+    (void)state;
+}
+
+/* A restore that broke off leaves a folder on which no server starts, and can be run again. */
+static void test_interrupted(void **state)
+{
+    struct world w = world_new(CODEC_LZ4);
+    struct restore_result r = {0};
+    struct ph_err err = {0};
+    AUTO_FREE char *pack = xasprintf("%s/main/pack", w.repo.dir);
+    AUTO_FREE char *away = xasprintf("%s/main/away", w.repo.dir);
+    AUTO_FREE char *control = at(&w, "global/pg_control");
+
+    assert_int_equal(rename(pack, away), 0);
+    assert_int_equal(restore(&w, false, &r, &err), PH_CORRUPT);
+    assert_int_equal(access(control, F_OK), -1);
+    assert_int_equal(rename(away, pack), 0);
+    restore_ok(&w, false, &r);
+    expect_tree(&w);
+    restore_result_release(&r);
+    world_free(&w);
+    (void)state;
+}
+
+static int bit_flip(const char *path, size_t offset, unsigned bit)
+{
+    int fd = open(path, O_RDWR);
+    uint8_t byte = 0;
+    struct ph_err err = {0};
+
+    assert_true(fd >= 0);
+    rb_ok(pread_full(fd, &byte, 1, offset, &err), &err);
+    byte = (uint8_t)(byte ^ (1u << bit));
+    rb_ok(pwrite_full(fd, &byte, 1, offset, &err), &err);
+    return close(fd);
+}
+
+/* Each object, flips spread over its length: CORRUPT, naming it, and pg_control is not there. */
+static void damage(struct world *w, const char *folder, const char *name, unsigned flips)
+{
+    AUTO_FREE char *path = xasprintf("%s/%s/%s", w->repo.dir, folder, name);
+    struct stat st;
+
+    assert_int_equal(stat(path, &st), 0);
+    for (unsigned i = 0; i < flips; i++) {
+        size_t offset = (size_t)st.st_size * i / flips;
+        struct restore_result r = {0};
+        struct ph_err err = {0};
+        AUTO_FREE char *control = at(w, "global/pg_control");
+
+        if (i + 1 == flips)
+            offset = (size_t)st.st_size - 1;
+        bit_flip(path, offset, i % 8);
+        enum ph_rc rc = restore(w, false, &r, &err);
+        if (rc == PH_OK)
+            fail_msg("flip at %zu of %s was not found", offset, name);
+        assert_true(rc == PH_CORRUPT || rc == PH_REFUSED || rc == PH_NOT_FOUND);
+        assert_int_equal(access(control, F_OK), -1);
+        bit_flip(path, offset, i % 8);
+        nftw(w->target, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        nftw(w->new_ts, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    }
+}
+
+static void test_damage(void **state)
+{
+    struct world w = world_new(CODEC_LZ4);
+    AUTO_FREE char *packs = xasprintf("%s/main/pack", w.repo.dir);
+    struct dirent *e = NULL;
+    DIR *d = opendir(packs);
+
+    damage(&w, "main/backup/" RB_LABEL, "manifest", 60);
+    damage(&w, "main/backup/" RB_LABEL, "backup.json", 30);
+    assert_non_null(d);
+    while ((e = readdir(d)) != NULL)
+        if (e->d_name[0] != '.')
+            damage(&w, "main/pack", e->d_name, 40);
+    closedir(d);
+    world_free(&w);
+    (void)state;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fresh),       cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_in_place),    cmocka_unit_test(test_in_place_types),
+        cmocka_unit_test(test_refused),     cmocka_unit_test(test_targets),
+        cmocka_unit_test(test_interrupted), cmocka_unit_test(test_damage),
+    };
+
+    log_set_level(LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
