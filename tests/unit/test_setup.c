@@ -160,8 +160,10 @@ static void put_history(struct fixture *f, ph_tli tli, const char *text)
     struct wal_put *put;
     struct wal_put_result result;
     char name[32];
-    const struct wal_put_opts opts = {
-        .name = name, .bytes = (const uint8_t *)text, .len_bytes = strlen(text)};
+    const struct wal_put_opts opts = {.name = name,
+                                      .bytes = (const uint8_t *)text,
+                                      .len_bytes = strlen(text),
+                                      .ready_bytes = strlen(text)};
 
     (void)snprintf(name, sizeof name, "%08X.history", tli);
     assert_int_equal(catalogue_cluster_load(f->store, "main", c, &f->err), PH_OK);
