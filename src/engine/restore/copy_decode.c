@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -26,6 +27,7 @@ struct decoder {
     struct copy *c;
     struct codec_ctx *codec;
     uint8_t *scratch; /* raw bytes of one frame */
+    uint8_t *local;   /* in place: a small file as it is */
 };
 
 static enum ph_rc stopped(struct ph_err *err)
@@ -185,16 +187,58 @@ static enum ph_rc extents_decode(struct decoder *d, struct copy_job *j, struct p
     return PH_OK;
 }
 
+/* Write those pages of an open existing file that differ from its new bytes. */
+static enum ph_rc pages_patch(struct decoder *d, int fd, const struct copy_small *s,
+                              const uint8_t *bytes, struct ph_err *err)
+{
+    size_t got = 0;
+
+    if (pread_upto(fd, d->local, s->size_bytes, 0, &got, err) != PH_OK)
+        return err->rc;
+    for (uint32_t at = 0; at < s->size_bytes; at += d->c->page_size) {
+        uint32_t len = MIN_OF(d->c->page_size, s->size_bytes - at);
+        if (at + len <= got && memcmp(d->local + at, bytes + at, len) == 0)
+            continue;
+        if (pwrite_full(fd, bytes + at, len, at, err) != PH_OK)
+            return err->rc;
+        atomic_fetch_add(&d->c->job->written_bytes, len);
+    }
+    return truncate_fd(fd, s->size_bytes, err);
+}
+
+/* In place: patch what is there, if it is a plain file of its own. *ret_done: nothing is left to do. */
+static enum ph_rc small_patch(struct decoder *d, const struct copy_small *s, const char *name,
+                              const uint8_t *bytes, bool *ret_done, struct ph_err *err)
+{
+    struct restore_job *job = d->c->job;
+    AUTO_FD fd = -1;
+    struct stat st;
+    uint64_t removed = 0;
+
+    if (fstatat(s->dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+        st.st_nlink == 1 && (st.st_mode & 0600) == 0600) {
+        if (open_at(s->dir->fd, name, O_RDWR | O_NOFOLLOW, 0, &fd, err) != PH_OK ||
+            pages_patch(d, fd, s, bytes, err) != PH_OK ||
+            copy_set_attrs(job, fd, s->mode, s->owner, s->mtime_us, false, err) != PH_OK)
+            return err->rc;
+        *ret_done = true;
+        return close_fd(&fd, err);
+    }
+    return restore_remove_at(s->dir->fd, name, &removed, err);
+}
+
 static enum ph_rc small_write(struct decoder *d, const struct copy_job *j,
                               const struct copy_small *s, const uint8_t *raw, struct ph_err *err)
 {
     struct restore_job *job = d->c->job;
     const char *name = (const char *)j->names.data + s->name_at;
     AUTO_FD fd = -1;
-    uint64_t removed = 0;
+    bool done = false;
 
-    if (job->in_place && restore_remove_at(s->dir->fd, name, &removed, err) != PH_OK)
+    if (job->in_place && small_patch(d, s, name, raw + s->raw_offset, &done, err) != PH_OK)
         return err->rc;
+    if (done)
+        return PH_OK;
     if (open_at(s->dir->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, (mode_t)s->mode, &fd,
                 err) != PH_OK)
         return err->rc;
@@ -280,6 +324,7 @@ void *copy_decode_main(void *arg)
         .c = c,
         .codec = codec_ctx_new(CODEC_NONE, 0),
         .scratch = xmalloc(MAX_OF((size_t)c->extent_bytes, COPY_BUNDLE_MAX)),
+        .local = xmalloc(COPY_BUNDLE_MAX),
     };
     struct copy_job *j;
     struct ph_err err = {0};
@@ -294,6 +339,7 @@ void *copy_decode_main(void *arg)
         queue_close(c->to_write);
     codec_ctx_free(d.codec);
     free(d.scratch);
+    free(d.local);
     return NULL;
 }
 
