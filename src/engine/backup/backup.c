@@ -141,7 +141,7 @@ static enum ph_rc enter_backup_mode(struct backup_job *job, struct ph_err *err)
     job->start_time_us = time_now_us();
     log_info("backup.start", "backup mode since " PH_LSN_FMT " on timeline %u",
              PH_LSN_ARGS(job->mode.start_lsn), job->mode.start_tli);
-    return PH_OK;
+    return backup_report_tablespaces(job, err);
 }
 
 static enum ph_rc leave_backup_mode(struct backup_job *job, struct ph_err *err)

@@ -58,7 +58,7 @@ struct backup_job {
     int64_t stop_time_us;
     uint64_t copy_us;
     uint8_t control_raw[PG_CONTROL_FILE_BYTES]; /* as it was just before stop */
-    struct backup_tablespace *spaces;           /* the server's, just before stop */
+    struct backup_tablespace *spaces;           /* all that were there between start and stop */
     size_t space_count;
     struct backup_stop stop;
     bool manifest_done; /* it may be in the store */

@@ -70,6 +70,20 @@ static void fill_pages(const struct backup_job *job, struct backup_info *info)
         };
 }
 
+void backup_report_tablespace(struct backup_job *job, uint32_t oid, const char *name,
+                              const char *location)
+{
+    for (size_t i = 0; i < job->space_count; i++)
+        if (job->spaces[i].oid == oid)
+            return;
+    job->spaces = xrealloc(job->spaces, (job->space_count + 1) * sizeof *job->spaces);
+    job->spaces[job->space_count++] = (struct backup_tablespace){
+        .oid = oid,
+        .name = xstrdup(name),
+        .location = xstrdup(location),
+    };
+}
+
 enum ph_rc backup_report_tablespaces(struct backup_job *job, struct ph_err *err)
 {
     struct arena arena;
@@ -79,16 +93,8 @@ enum ph_rc backup_report_tablespaces(struct backup_job *job, struct ph_err *err)
 
     arena_init(&arena);
     rc = server_tablespaces(job->session, &arena, &list, &count, err);
-    if (rc == PH_OK) {
-        job->spaces = xcalloc(count, sizeof *job->spaces);
-        for (size_t i = 0; i < count; i++)
-            job->spaces[i] = (struct backup_tablespace){
-                .oid = list[i].oid,
-                .name = xstrdup(list[i].name),
-                .location = xstrdup(list[i].location),
-            };
-        job->space_count = count;
-    }
+    for (size_t i = 0; rc == PH_OK && i < count; i++)
+        backup_report_tablespace(job, list[i].oid, list[i].name, list[i].location);
     arena_release(&arena);
     return rc;
 }

@@ -8,8 +8,15 @@
 #include "engine/backup/backup_job.h"
 #include "repo/manifest_writer.h"
 
-/* Ask the server for its tablespaces and keep them in the job; backup_report_release() frees. */
+/*
+ * Ask the server for its tablespaces and add them to the job's, which backup_report_release() frees.
+ * Asked at the start and before the stop: one dropped in between may be in the manifest, one made in
+ * between comes with the WAL.
+ */
 MUST_CHECK enum ph_rc backup_report_tablespaces(struct backup_job *job, struct ph_err *err);
+/* Add one that was met in pg_tblspc, unless its OID is known. */
+void backup_report_tablespace(struct backup_job *job, uint32_t oid, const char *name,
+                              const char *location);
 void backup_report_release(struct backup_job *job);
 
 /*

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "engine/backup/backup_report.h"
 #include "engine/backup/backup_wal.h"
 
 #define EXTERNAL_MAX 4096
@@ -199,6 +200,16 @@ static void set_place(struct source *s, const struct backup_job *job, const stru
     }
 }
 
+/* Made and dropped while the backup runs: the server will not name it, a restore must know it. */
+static void note_tablespace(struct backup_job *job, const struct scan_entry *e)
+{
+    uint64_t oid;
+
+    if ((e->flags & SCAN_F_TABLESPACE) != 0 && num_parse_u64(e->name, &oid) && oid <= UINT32_MAX)
+        backup_report_tablespace(job, (uint32_t)oid, e->name,
+                                 e->link_text != NULL ? e->link_text : e->path);
+}
+
 static enum ph_rc feed_entry(void *ctx, const struct scan_entry *e, struct ph_err *err)
 {
     static const enum source_type types[] = {
@@ -211,6 +222,7 @@ static enum ph_rc feed_entry(void *ctx, const struct scan_entry *e, struct ph_er
 
     if ((e->flags & SCAN_F_CONTROL) != 0)
         return PH_OK;
+    note_tablespace(f->job, e);
     s = source_new(f->set);
     s->path = xstrdup(e->path);
     s->type = types[e->type];

@@ -27,6 +27,7 @@ struct encoder_opts {
     struct page_check *pages; /* shared by the workers; borrowed */
 };
 
+/* For one worker thread; opts are copied. */
 struct encoder *encoder_new(const struct encoder_opts *opts);
 void encoder_free(struct encoder *e); /* NULL is fine */
 

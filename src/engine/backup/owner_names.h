@@ -12,6 +12,7 @@
 
 struct owner_names;
 
+/* Empty; owner_names_free() frees. Threads: one at a time. */
 struct owner_names *owner_names_new(void);
 void owner_names_free(struct owner_names *o); /* NULL is fine */
 

@@ -41,6 +41,7 @@ struct pack_stage {
     size_t page_bytes;
 };
 
+/* set, packer and writer are borrowed; pack_stage_release() frees the rest. */
 void pack_stage_init(struct pack_stage *st, struct batch_set *set, struct packer *packer,
                      struct manifest_writer *writer, size_t page_bytes);
 void pack_stage_release(struct pack_stage *st);

@@ -45,8 +45,16 @@ struct pipeline_work {
     void *ctx;          /* of both */
 };
 
+/*
+ * Make buffers and threads.
+ * Errors: CONFIG (memory too small for slab_bytes), NO_MEMORY, RETRY (no thread), those of the reader.
+ */
 MUST_CHECK enum ph_rc pipeline_start(const struct pipeline_opts *opts, struct pipeline **ret,
                                      struct ph_err *err);
+/*
+ * Feed, and wait until everything fed is packed. Errors: the first of any stage, of the feed or of
+ * tick; CANCELLED after a signal. After an error only pipeline_free may follow.
+ */
 MUST_CHECK enum ph_rc pipeline_run(struct pipeline *p, const struct pipeline_work *work,
                                    struct ph_err *err);
 /* Ends the threads. NULL is fine. */
