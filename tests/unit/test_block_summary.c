@@ -265,6 +265,25 @@ static void events_of_other_records(void **state)
     buf_release(&b);
 }
 
+static void a_switch_is_an_event(void **state)
+{
+    const struct buf none = {0};
+    struct block_summary s;
+    struct block_summary sum;
+    struct ph_err err;
+
+    (void)state;
+    block_summary_init(&s);
+    block_summary_init(&sum);
+    assert_int_equal(add(&s, 15, WAL_RMGR_XLOG, WAL_XLOG_SWITCH, &none, &err), PH_OK);
+    assert_int_equal(s.events[0].kind, BLOCK_EVENT_SWITCH);
+    block_summary_merge(&sum, &s);
+    assert_int_equal(sum.events_count, 1);
+    assert_int_equal(sum.last_lsn, LSN);
+    block_summary_release(&s);
+    block_summary_release(&sum);
+}
+
 static void minimal_and_full_page_writes_off_are_flagged(void **state)
 {
     static const struct {
@@ -457,6 +476,7 @@ int main(void)
         cmocka_unit_test(storage_is_created_and_cut),
         cmocka_unit_test(databases_by_version),
         cmocka_unit_test(events_of_other_records),
+        cmocka_unit_test(a_switch_is_an_event),
         cmocka_unit_test(minimal_and_full_page_writes_off_are_flagged),
         cmocka_unit_test(main_data_that_is_not_there_is_unresolved),
         cmocka_unit_test(times_and_images_are_counted),

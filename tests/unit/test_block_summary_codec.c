@@ -76,6 +76,40 @@ static void there_and_back(void **state)
     block_summary_release(&again);
 }
 
+/* A segment that is one record's middle, and one with neither head nor tail. */
+static void edges_of_other_segments(void **state)
+{
+    const struct wal_check_opts opts = {0};
+    struct wal_build w = wb_new(15, 4);
+    struct ph_err err;
+
+    (void)state;
+    wb_fill_segment(&w, 1000);
+    wb_add_filler(&w, 2000000);
+    w.pos = 3 * WB_SEG_BYTES;
+    wb_page(&w, 0, 0);
+    wb_add_block(&w, 1, 1);
+    for (size_t i = 1; i < 4; i += 2) {
+        struct block_summary s;
+        struct block_summary again;
+        struct buf b;
+
+        assert_int_equal(
+            wal_segment_check(w.bytes + i * WB_SEG_BYTES, WB_SEG_BYTES, &opts, NULL, &s, &err),
+            PH_OK);
+        encode(&s, &b);
+        assert_int_equal(block_summary_decode(b.data, b.len_bytes, &again, &err), PH_OK);
+        assert_int_equal(again.end, i == 1 ? WAL_END_CROSSING : WAL_END_ZEROS);
+        assert_int_equal(again.tail.lsn, 0);
+        assert_int_equal(again.head.stored_bytes, i == 1 ? 65536 : 0);
+        assert_true(again.head.here_bytes < again.head.total_bytes || i == 3);
+        buf_release(&b);
+        block_summary_release(&s);
+        block_summary_release(&again);
+    }
+    wb_free(&w);
+}
+
 static void a_small_buffer_is_an_error(void **state)
 {
     struct block_summary s;
@@ -244,6 +278,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(there_and_back),
+        cmocka_unit_test(edges_of_other_segments),
         cmocka_unit_test(a_small_buffer_is_an_error),
         cmocka_unit_test(flipped_bits_are_found),
         cmocka_unit_test(impossible_values_are_refused),

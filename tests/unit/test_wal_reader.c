@@ -386,6 +386,26 @@ static void orphaned_continuations_are_refused(void **state)
     wb_free(&w);
 }
 
+static void zeros_from_a_page_on_are_the_end(void **state)
+{
+    struct wal_build w = wb_new(15, 1);
+    struct wal_source src = source_of(&w);
+    struct wal_reader r;
+    struct ph_err err;
+    ph_lsn lsns;
+    unsigned count;
+
+    (void)state;
+    wb_add_filler(&w, WB_PAGE_BYTES - 40);
+    assert_int_equal(wal_reader_open(&r, &src, &err), PH_OK);
+    assert_int_equal(read_all(&r, &count, &lsns, &err), PH_OK);
+    assert_int_equal(r.end, WAL_END_ZEROS);
+    assert_int_equal(count, 1);
+    assert_int_equal(r.end_lsn, WB_SEGNO * WB_SEG_BYTES + WB_PAGE_BYTES);
+    wal_reader_release(&r);
+    wb_free(&w);
+}
+
 static void expectations(void **state)
 {
     static const struct {
@@ -457,6 +477,7 @@ int main(void)
         cmocka_unit_test(torn_bytes_end_where_they_are_torn),
         cmocka_unit_test(the_chain_of_records_is_checked),
         cmocka_unit_test(orphaned_continuations_are_refused),
+        cmocka_unit_test(zeros_from_a_page_on_are_the_end),
         cmocka_unit_test(expectations),
         cmocka_unit_test(tail_with_a_bad_header_is_refused),
     };

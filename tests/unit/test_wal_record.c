@@ -201,6 +201,10 @@ static void headers_are_judged(void **state)
         assert_int_equal(wal_record_header(bytes, version(cases[i].major), &rec, &err),
                          cases[i].rc);
         assert_int_equal(wal_record_total_bytes(bytes), cases[i].total_bytes);
+        if (cases[i].rc != PH_OK)
+            assert_int_equal(
+                wal_record_decode(bytes, sizeof bytes, version(cases[i].major), &rec, &err),
+                cases[i].rc);
     }
 }
 
