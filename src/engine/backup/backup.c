@@ -125,9 +125,28 @@ static enum ph_rc watch(void *ctx, struct ph_err *err)
     return PH_OK;
 }
 
+/*
+ * A standby that has followed a promotion replays the new timeline while its last restart point is
+ * still on the old one: the backup would need WAL of both.
+ */
+static enum ph_rc check_timeline(const struct backup_job *job, const struct pg_control *control,
+                                 struct ph_err *err)
+{
+    if (!job->mode.standby || control->min_recovery_tli == 0 ||
+        control->min_recovery_tli == job->mode.start_tli)
+        return PH_OK;
+    (void)err_set(err, PH_RETRY,
+                  "the standby is on timeline %u, but the restart point that the backup begins "
+                  "with is on timeline %u",
+                  control->min_recovery_tli, job->mode.start_tli);
+    return err_hint(err, "Try again after its next restart point: CHECKPOINT on the new primary, "
+                         "then on the standby.");
+}
+
 static enum ph_rc enter_backup_mode(struct backup_job *job, struct ph_err *err)
 {
     char slot[64];
+    struct pg_control control;
     const struct backup_mode_opts opts = {
         .label = job->label,
         .fast_checkpoint = job->opts->fast_checkpoint,
@@ -141,6 +160,9 @@ static enum ph_rc enter_backup_mode(struct backup_job *job, struct ph_err *err)
     job->start_time_us = time_now_us();
     log_info("backup.start", "backup mode since " PH_LSN_FMT " on timeline %u",
              PH_LSN_ARGS(job->mode.start_lsn), job->mode.start_tli);
+    if (datadir_read_control(job->dir.fd, &control, NULL, err) != PH_OK ||
+        check_timeline(job, &control, err) != PH_OK)
+        return err->rc;
     return backup_report_tablespaces(job, err);
 }
 
@@ -150,7 +172,8 @@ static enum ph_rc leave_backup_mode(struct backup_job *job, struct ph_err *err)
 
     /* Before the end: from then on the session may be lost without harm. */
     if (backup_report_tablespaces(job, err) != PH_OK ||
-        datadir_read_control(job->dir.fd, &control, job->control_raw, err) != PH_OK)
+        datadir_read_control(job->dir.fd, &control, job->control_raw, err) != PH_OK ||
+        check_timeline(job, &control, err) != PH_OK)
         return err->rc;
     if (backup_mode_stop(&job->mode, &job->stop, err) != PH_OK)
         return err->rc;

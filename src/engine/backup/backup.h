@@ -4,7 +4,7 @@
  *
  * Order: lease, checks, backup mode, copy (scan -> read -> encode -> pack), pg_control, stop, labels
  * and WAL, wait for the archive, publish. Until the publication nothing is visible; an error or a
- * signal ends backup mode and leaves at most packs that no manifest names.
+ * signal ends backup mode and removes what was written, and what kill -9 leaves the next backup removes.
  */
 #ifndef ENGINE_BACKUP_BACKUP_H
 #define ENGINE_BACKUP_BACKUP_H
