@@ -26,6 +26,9 @@
 #define FETCHERS_DEFAULT 4u
 #define FETCHERS_MAX     16u
 #define SLABS_MAX        64u
+#define SLABS_MIN        6u
+/* More slabs than workers, or the stages would wait for each other for ever. */
+#define SLABS_SPARE      4u
 #define JOBS_MAX         96u
 #define JOBS_MIN         4u
 #define PACKS_OPEN_SPARE 4u
@@ -178,10 +181,11 @@ static unsigned jobs_for_descriptors(void)
 static enum ph_rc pools_new(struct copy *c, struct ph_err *err)
 {
     uint64_t budget = c->job->memory_bytes / 3 * 2;
-    unsigned slabs = (unsigned)MIN_OF(budget / (COPY_IN_BYTES + COPY_OUT_BYTES), SLABS_MAX);
+    uint64_t fitting = budget / (COPY_IN_BYTES + COPY_OUT_BYTES);
+    unsigned slabs = (unsigned)MAX_OF(MIN_OF(fitting, SLABS_MAX), SLABS_MIN);
 
-    /* Below that the stages would wait for each other for ever. */
-    slabs = MAX_OF(slabs, c->decode_count + 4);
+    /* The budget is hard: workers that would have no slab are not started. */
+    c->decode_count = MIN_OF(c->decode_count, slabs - SLABS_SPARE);
     c->fetch_count = MAX_OF(MIN_OF(c->fetch_count, slabs / 3), 1u);
     if (pool_new(COPY_IN_BYTES, slabs, &c->in_pool, err) != PH_OK)
         return err->rc;

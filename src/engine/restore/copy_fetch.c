@@ -23,6 +23,14 @@ static enum ph_rc stopped(struct ph_err *err)
     return err_set(err, PH_CANCELLED, "the restore was stopped by another stage");
 }
 
+/* Some file systems take O_DIRECT at open and refuse it at the first read. Any thread may see it first. */
+static bool local_undirect(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+
+    return flags >= 0 && fcntl(fd, F_SETFL, flags & ~O_DIRECT) == 0;
+}
+
 /* Read what the file holds where the job's extents go; sets local and local_len. */
 static enum ph_rc local_read(struct copy *c, struct copy_job *j, struct ph_err *err)
 {
@@ -32,7 +40,10 @@ static enum ph_rc local_read(struct copy *c, struct copy_job *j, struct ph_err *
     j->local = pool_get(c->in_pool);
     if (j->local == NULL)
         return stopped(err);
-    if (pread_upto(j->file->local.fd, j->local, want, j->offset, &got, err) != PH_OK)
+    enum ph_rc rc = pread_upto(j->file->local.fd, j->local, want, j->offset, &got, err);
+    if (rc != PH_OK && err->sys_errno == EINVAL && local_undirect(j->file->local.fd))
+        rc = pread_upto(j->file->local.fd, j->local, want, j->offset, &got, err);
+    if (rc != PH_OK)
         return err_ctx(err, "could not compare \"%s\"", j->file->path);
     j->local_len = (uint32_t)MIN_OF(got, (size_t)j->logical_len);
     return PH_OK;

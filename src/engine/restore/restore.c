@@ -78,6 +78,21 @@ static void resources_choose(struct restore_job *job)
                                                      : MAX_OF(share, (uint64_t)MEMORY_MIN_BYTES);
 }
 
+/* Mode and owner of the data directory: those of the files that the restore makes itself, too. */
+static enum ph_rc root_look(struct restore_job *job, struct ph_err *err)
+{
+    struct manifest_record r;
+
+    if (manifest_reader_find(job->reader, "", &r, err) != PH_OK)
+        return err->rc == PH_NOT_FOUND ? PH_OK : err->rc;
+    if (r.attrs.owner >= manifest_reader_owner_count(job->reader))
+        return err_set(err, PH_CORRUPT, "manifest has no owner %u", r.attrs.owner);
+    job->root_owner = r.attrs.owner;
+    job->dir_mode = r.attrs.mode;
+    job->file_mode = r.attrs.mode & 0666;
+    return PH_OK;
+}
+
 /* Everything that can be refused without writing. */
 static enum ph_rc prepare(struct restore_job *job, struct ph_err *err)
 {
@@ -97,6 +112,8 @@ static enum ph_rc prepare(struct restore_job *job, struct ph_err *err)
             &job->reader, err) != PH_OK ||
         restore_places_judge(job, err) != PH_OK || restore_owners_resolve(job, err) != PH_OK)
         return err->rc;
+    if (root_look(job, err) != PH_OK)
+        return err->rc;
     const struct manifest_trailer *t = manifest_reader_trailer(job->reader);
     job->result->files = t->files;
     job->result->bytes = t->logical_bytes;
@@ -114,8 +131,11 @@ static enum ph_rc mark(struct restore_job *job, struct ph_err *err)
         xasprintf("system_identifier %llu\nbackup %s\n",
                   (unsigned long long)job->backup.system_identifier, job->backup.label);
 
+    AUTO_FD fd = -1;
+
     if (restore_put_file(job, RESTORE_MARKER, text, strlen(text), 0, err) != PH_OK ||
-        syncfs_fd(root, err) != PH_OK)
+        open_at(root, RESTORE_MARKER, O_RDONLY | O_NOFOLLOW, 0, &fd, err) != PH_OK ||
+        fsync_fd(fd, err) != PH_OK || fsync_dir_at(root, ".", err) != PH_OK)
         return err->rc;
     if (!job->in_place)
         return PH_OK;

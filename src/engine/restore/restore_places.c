@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "base/str.h"
+#include "engine/restore/restore_tree.h"
 #include "io/dirwalk.h"
 #include "io/fdio.h"
 #include "pg/datadir.h"
@@ -377,6 +378,8 @@ enum ph_rc restore_places_make(struct restore_job *job, struct ph_err *err)
         struct restore_place *p = &job->places[i];
         if (mkdir_path(AT_FDCWD, p->path, 0700, err) != PH_OK ||
             open_dir_at(AT_FDCWD, p->path, true, &p->dirfd, err) != PH_OK)
+            return err_ctx(err, "folder \"%s\"", p->path);
+        if (i > 0 && *p->prefix == '\0' && restore_dir_give(job, p->dirfd, err) != PH_OK)
             return err_ctx(err, "folder \"%s\"", p->path);
     }
     return PH_OK;

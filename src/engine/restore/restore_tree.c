@@ -71,6 +71,11 @@ static enum ph_rc dir_attrs(const struct restore_job *job, int fd, uint32_t mode
     return PH_OK;
 }
 
+enum ph_rc restore_dir_give(const struct restore_job *job, int fd, struct ph_err *err)
+{
+    return dir_attrs(job, fd, job->dir_mode, job->root_owner, err);
+}
+
 static enum ph_rc link_put(struct restore_job *job, int dirfd, const char *name, const char *target,
                            uint16_t owner, struct ph_err *err)
 {
@@ -151,10 +156,14 @@ enum ph_rc restore_parents_make(struct restore_job *job, struct restore_place *p
     for (const char *slash = strchr(rest, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         AUTO_FREE char *part = xstrndup(rest, (size_t)(slash - rest));
         AUTO_FD parent = -1;
+        AUTO_FD fd = -1;
         if (parent_open(place, part, &parent, err) != PH_OK)
             return err->rc;
-        if (mkdir_at(parent, path_base(part), (mode_t)(job->dir_mode), err) != PH_OK &&
-            err->rc != PH_EXISTS)
+        enum ph_rc rc = mkdir_at(parent, path_base(part), (mode_t)job->dir_mode, err);
+        if (rc == PH_EXISTS)
+            continue;
+        if (rc != PH_OK || open_dir_at(parent, path_base(part), false, &fd, err) != PH_OK ||
+            restore_dir_give(job, fd, err) != PH_OK)
             return err->rc;
     }
     return PH_OK;

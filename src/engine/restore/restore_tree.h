@@ -25,6 +25,8 @@ MUST_CHECK enum ph_rc restore_dir_make(struct restore_job *job, struct restore_p
 MUST_CHECK enum ph_rc restore_link_make(struct restore_job *job, struct restore_place *place,
                                         const char *rest, const struct manifest_attrs *attrs,
                                         struct ph_err *err);
+/* A folder that is not in the manifest gets the data directory's mode and owner. */
+MUST_CHECK enum ph_rc restore_dir_give(const struct restore_job *job, int fd, struct ph_err *err);
 /* The folders above `rest`, where the manifest does not name them (external configuration). */
 MUST_CHECK enum ph_rc restore_parents_make(struct restore_job *job, struct restore_place *place,
                                            const char *rest, struct ph_err *err);
