@@ -234,6 +234,30 @@ static void dropped_file_is_an_excuse(void **state)
     page_check_free(pc);
 }
 
+/* The checksum counts blocks from the relation's begin, the finding from the file's. */
+static void blocks_of_a_later_segment(void **state)
+{
+    struct fixture *f = *state;
+    struct page_check *pc = page_check_new(true, PAGE, UINT64_MAX);
+    struct source s = {.pages = true, .first_block = 131072};
+    _Alignas(4096) uint8_t page[PAGE] = {0};
+    uint16_t sum;
+
+    s.path = f->tree.data;
+    page[12] = 24;
+    page[15] = page[17] = page[19] = 0x20;
+    page[18] = 4;
+    sum = pg_page_checksum(page, PAGE, 131072 + 5);
+    page[8] = (uint8_t)sum;
+    page[9] = (uint8_t)(sum >> 8);
+    assert_false(page_check_one(pc, &s, 5 * PAGE, page));
+    assert_int_equal(pc->count, 0);
+    assert_false(page_check_one(pc, &s, 6 * PAGE, page));
+    assert_int_equal(pc->count, 1);
+    assert_int_equal(pc->findings[0].block, 6);
+    page_check_free(pc);
+}
+
 /* ---- settings ---- */
 
 static enum ph_rc choose(const struct backup_opts *opts, struct backup_job *job, struct ph_err *err)
@@ -500,6 +524,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(content_from_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(unreadable_second_look_is_no_excuse, set_up, tear_down),
         cmocka_unit_test_setup_teardown(dropped_file_is_an_excuse, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(blocks_of_a_later_segment, set_up, tear_down),
         cmocka_unit_test(memory_and_read_size_must_fit),
         cmocka_unit_test_setup_teardown(externals_are_looked_at_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(recycled_wal_is_noticed, set_up, tear_down),

@@ -129,7 +129,7 @@ bool page_check_one(struct page_check *pc, const struct source *s, uint64_t offs
     const struct pg_page_rules rules = {.page_bytes = pc->page_bytes, .checksums = true};
     ph_blkno block = s->first_block + (ph_blkno)(offset / pc->page_bytes);
     enum pg_page_status status;
-    struct page_finding finding = {.path = s->path, .block = block};
+    struct page_finding finding = {.path = s->path, .block = offset / pc->page_bytes};
 
     if (!pc->enabled)
         return pg_page_is_zero(page, pc->page_bytes);

@@ -24,7 +24,7 @@
 
 struct page_finding {
     char *path;
-    uint64_t block; /* within the relation fork */
+    uint64_t block; /* within the file, as path and block together are looked up */
     ph_lsn lsn;     /* of the page, whatever it is worth */
     enum pg_page_status status;
 };
