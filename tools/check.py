@@ -124,7 +124,7 @@ def main():
     run.step("lint", [["tools/dev", "lint", "--tidy", "--build=build-asan"]])
     run.step("servers", [["tools/dev", "servers"]], counted=False)
     pytest = [PYTHON, "-m", "pytest", "tests/it", "-q", "-p", "no:cacheprovider", "-n", "3"]
-    run.step("integration", [pytest + ([] if long_run else ["-m", "quick"])], env=integration_env(long_run),
+    run.step("integration", [pytest + ([] if long_run else ["-m", "quick and not slow"])], env=integration_env(long_run),
              seconds_max=LONG_SECONDS_MAX if long_run else QUICK_SECONDS_MAX)
     if long_run:
         run.step("fuzz", [["tools/dev", "fuzz", "60"]], seconds_max=LONG_SECONDS_MAX)

@@ -4,7 +4,8 @@ Fixtures of the integration tests. Everything lives in one scratch folder a sess
 stopped by their process id. Environment:
 
 PGHUSH_BIN       the program (default build/pghush)
-PGHUSH_MAJORS    servers to test with, "15,18" (default: 15 or what the distribution has, and two others)
+PGHUSH_MAJORS    servers to test with, "15,18". Default: 15 (or what the distribution has), and for tests that are
+                 marked "majors" 13 and 18 as well
 PGHUSH_LONG      full counts of the loops of faults and kills
 PGHUSH_SCRATCH   parent of the scratch folder (default /var/tmp)
 PGHUSH_KEEP      keep the scratch folder
@@ -43,10 +44,12 @@ MAJORS = chosen_majors()
 def pytest_configure(config):
     config.addinivalue_line("markers", "quick: part of make check")
     config.addinivalue_line("markers", "long: only in make check-long")
+    config.addinivalue_line("markers", "slow: a quick test that make check leaves to make check-long")
+    config.addinivalue_line("markers", "majors: runs on several majors even in make check")
 
 
 def pytest_collection_modifyitems(config, items):
-    """quick runs take unmarked majors as they come; long tests need PGHUSH_LONG."""
+    """Long tests need PGHUSH_LONG; every test has a limit of time."""
     for item in items:
         if item.get_closest_marker("long") and not LONG:
             item.add_marker(pytest.mark.skip(reason="long test: PGHUSH_LONG is not set"))
@@ -55,9 +58,10 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_generate_tests(metafunc):
-    """A test that takes `major` runs on every chosen major; one that takes `server` alone on the distribution's."""
+    """A test that takes `major` runs on every chosen major, by default on one, or on three when it is marked."""
     if "major" in metafunc.fixturenames:
-        metafunc.parametrize("major", MAJORS)
+        marked = any(mark.name == "majors" for mark in metafunc.definition.iter_markers())
+        metafunc.parametrize("major", MAJORS if marked or os.environ.get("PGHUSH_MAJORS") else [MAIN])
 
 
 class Servers(dict):

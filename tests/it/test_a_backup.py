@@ -34,6 +34,7 @@ def stretched_backup(tool, seconds=4, seed=1):
     assert process.wait(120) == 0
 
 
+@pytest.mark.majors
 def test_a01_backup_under_load_and_ddl(archived, major):
     """pgbench and DDL all along, the copy stretched by SIGSTOP; then back to a moment between two lives."""
     server, tool = archived(major)
@@ -161,6 +162,7 @@ def test_a08_length_that_is_no_multiple_of_a_page(archived):
     assert size in (os.path.getsize(path), os.path.getsize(path) - 1000)
 
 
+@pytest.mark.slow
 def test_a14_pg_control_is_whole_while_it_is_rewritten(archived):
     """Checkpoints in a tight loop beside backups: the stored control file always has a good CRC."""
     server, tool = archived()
@@ -201,6 +203,7 @@ def test_a17_a_killed_backup_leaves_nothing_that_is_believed(archived):
     backup_and_restore_latest(tool, server)
 
 
+@pytest.mark.slow
 def test_two_backups_of_one_life(archived, major):
     """Each is complete by itself: the older one still restores after the newer one exists, and can reach the end."""
     server, tool = archived(major)

@@ -53,6 +53,7 @@ def digest(path):
         return hashlib.sha256(data.read()).hexdigest()
 
 
+@pytest.mark.majors
 def test_push_and_get_give_the_same_bytes(unarchived, folder, major):
     server, tool = unarchived(major)
     for path in finished_segments(server, 3):
@@ -325,6 +326,7 @@ def test_b10_pg_upgrade_keeps_old_backups(archived, make_server, folder):
     restore_and_accept(tool, server, old, "--backup", label, name="old")
 
 
+@pytest.mark.slow
 def test_b12_primary_and_standby_push_at_once(archived, folder):
     """archive_mode=always on the standby: both push every segment, neither fails, each is stored once."""
     server, tool = archived()
@@ -353,6 +355,7 @@ def test_b12_many_pushers_of_one_segment(unarchived, folder):
         os.unlink(folder + "/back")
 
 
+@pytest.mark.majors
 def test_b13_records_over_segments_and_zeros(archived, major):
     """A 40 MiB record, empty switched segments, a crash inside a large record (overwritten continuation)."""
     server, tool = archived(major)
@@ -463,6 +466,7 @@ def test_backlog_is_drained_by_one_call(make_server, make_pghush):
         push(tool, path)
 
 
+@pytest.mark.slow
 def test_killed_pushes_by_the_server_never_lose_a_segment(archived):
     """The archiver's push is killed again and again; in the end each segment is there and right."""
     server, tool = archived()

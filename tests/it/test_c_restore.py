@@ -107,6 +107,7 @@ def test_target_before_every_backup(story, folder):
         assert not os.path.exists(folder + "/x") or os.listdir(folder + "/x") == []
 
 
+@pytest.mark.slow
 def test_picks_the_right_backup_by_itself(archived):
     """Of three backups the last one that ended before the target."""
     server, tool = archived()
@@ -168,6 +169,7 @@ def test_delta_of_another_cluster_is_refused(story, make_server):
     assert content_of(other.pgdata) == before
 
 
+@pytest.mark.majors
 def test_delta_in_place(story, major):
     """Content decides: same size and time with other bytes is repaired, stray files go, links and modes come back."""
     server, tool, label, first, second = story(major)
@@ -303,6 +305,7 @@ def test_c10_leftover_recovery_settings(story, folder, world, major):
     assert os.path.exists(folder + "/noauto/postgresql.auto.conf")
 
 
+@pytest.mark.slow
 def test_c11_file_times_do_not_matter(story):
     server, tool, label, first, second = story()
     chance = random.Random(7)
@@ -339,6 +342,7 @@ def test_c12_modes(archived, folder, umask, group):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+@pytest.mark.slow
 def test_c12_restore_as_root(story, folder, world):
     """As root: the files belong to the owner that the source had."""
     server, tool, label, first, second = story()
@@ -379,6 +383,7 @@ def test_c14_restore_as_standby(story, folder, major):
     assert oracle.fingerprint(standby) == oracle.fingerprint(server)
 
 
+@pytest.mark.majors
 def test_c14_backup_from_a_standby(archived, folder, major):
     """Tablespaces and timeline of the standby; restored to the end of the primary's archive."""
     server, tool = archived(major)
@@ -466,6 +471,7 @@ def test_interrupted_restore_does_not_start(story, folder):
             oracle.accept(copy, first.fingerprint)
 
 
+@pytest.mark.majors
 def test_with_wal_stands_alone(make_server, make_pghush, folder, major):
     """Without any archive: --with-wal takes along what it needs, and the copy starts without a restore_command."""
     server = make_server(major, archive_mode="off")

@@ -152,6 +152,7 @@ def test_g02_server_restarted_in_mid_copy(archived):
     backup_and_restore_latest(tool, server)
 
 
+@pytest.mark.slow
 def test_g02_timeouts_of_the_role_do_not_end_the_session(archived):
     server, tool = archived(pghush=SLOW)
     load_table(server, "big", 60)

@@ -71,6 +71,7 @@ def test_h01_many_files_small_memory(archived, world, binary):
     assert seconds < full_count(60, 1200)
 
 
+@pytest.mark.slow
 def test_h01_many_small_tables(archived):
     server, tool = archived(max_locks_per_transaction=1000, autovacuum="off")
     for part in range(4):

@@ -136,6 +136,7 @@ GRANTS_13 = ("grant execute on function pg_start_backup(text, boolean, boolean),
              "pg_stop_backup() to backup_user;")
 
 
+@pytest.mark.majors
 def test_i05_minimal_grants(archived, major):
     """A role without superuser, with the grants that the documentation names, can check and back up."""
     server, tool = archived(major)
