@@ -109,6 +109,27 @@ static enum ph_rc walk(struct wal_reader *r, struct block_summary *s, struct ph_
     }
 }
 
+/*
+ * Pages of an older timeline are right in the first segment of a new one, up to where it began. That it
+ * began is said by a later page, or, in a segment that was switched at once, by the record that a
+ * promotion writes first.
+ */
+static bool timeline_shows(const struct block_summary *s, const struct wal_reader *r)
+{
+    if (r->src.tli == 0 || r->last_tli == r->src.tli || r->end == WAL_END_CROSSING ||
+        r->end == WAL_END_TORN)
+        return true;
+    for (size_t i = 0; i < s->events_count; i++) {
+        const struct block_summary_event *e = &s->events[i];
+
+        if ((e->kind == BLOCK_EVENT_END_OF_RECOVERY || e->kind == BLOCK_EVENT_CHECKPOINT_SHUTDOWN ||
+             e->kind == BLOCK_EVENT_CHECKPOINT_ONLINE) &&
+            e->values[0] == r->src.tli)
+            return true;
+    }
+    return false;
+}
+
 static enum ph_rc check(const struct wal_source *src, struct block_summary *ret_summary,
                         struct ph_err *err)
 {
@@ -120,6 +141,9 @@ static enum ph_rc check(const struct wal_source *src, struct block_summary *ret_
         return rc;
     block_summary_init(&s);
     rc = walk(&r, &s, err);
+    if (rc == PH_OK && !timeline_shows(&s, &r))
+        rc = err_set(err, PH_REFUSED, "WAL of timeline %u, expected timeline %u", r.last_tli,
+                     src->tli);
     if (rc == PH_OK)
         take_facts(&s, &r);
     wal_reader_release(&r);

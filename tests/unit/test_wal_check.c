@@ -77,7 +77,7 @@ static void timelines_within_a_segment(void **state)
         enum ph_rc rc;
     } cases[] = {
         {1, 2, "000000020000000000000005", PH_OK},
-        {1, 1, "000000020000000000000005", PH_OK},
+        {1, 1, "000000020000000000000005", PH_REFUSED}, /* nothing of timeline 2 in it */
         {1, 2, "000000010000000000000005", PH_CORRUPT},
         {2, 2, "000000010000000000000005", PH_REFUSED},
         {2, 1, "000000020000000000000005", PH_CORRUPT},
