@@ -34,6 +34,7 @@
 #define PACKS_OPEN_SPARE 4u
 /* Descriptors that are not jobs': packs, folders, the ring, standard streams. */
 #define DESCRIPTORS_OTHER 40u
+#define DESCRIPTORS_JOB   (COPY_DIRS_MAX + 2)
 
 void copy_fail(struct copy *c, const struct ph_err *err)
 {
@@ -100,7 +101,7 @@ void copy_job_recycle(struct copy *c, struct copy_job *j)
     free(j->deltas);
     j->in = j->local = j->out = j->deltas = NULL;
     j->file = NULL;
-    j->extent_count = j->delta_count = j->run_count = j->small_count = 0;
+    j->extent_count = j->delta_count = j->run_count = j->small_count = j->dir_count = 0;
     j->logical_len = j->local_len = j->fetch_len = 0;
     j->has_frames = false;
     buf_reset(&j->names);
@@ -175,7 +176,7 @@ static unsigned jobs_for_descriptors(void)
         return JOBS_MAX;
     unsigned spare =
         limit.rlim_cur > DESCRIPTORS_OTHER ? (unsigned)limit.rlim_cur - DESCRIPTORS_OTHER : 0;
-    return MAX_OF(MIN_OF(spare / 3, JOBS_MAX), JOBS_MIN);
+    return MAX_OF(MIN_OF(spare / DESCRIPTORS_JOB, JOBS_MAX), JOBS_MIN);
 }
 
 static enum ph_rc pools_new(struct copy *c, struct ph_err *err)

@@ -31,6 +31,7 @@
 #define COPY_RUNS_MAX    (COPY_EXTENTS_MAX * MANIFEST_EXTENT_PAGES_MAX)
 #define COPY_OUT_BYTES   (1 * MIB)
 #define COPY_IN_BYTES    (COPY_OUT_BYTES + 64 * KIB)
+#define COPY_DIRS_MAX    4u
 #define COPY_FILES_MAX   512u
 #define COPY_NAMES_MAX   (COPY_FILES_MAX * 256u)
 #define COPY_BUNDLE_MAX  ((size_t)128 * 1024)
@@ -114,6 +115,7 @@ struct copy_job {
 
     struct copy_small small[COPY_FILES_MAX];
     uint32_t small_count;
+    uint32_t dir_count; /* folders they lie in, a change counted each time */
     struct buf names;
 };
 

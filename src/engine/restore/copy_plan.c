@@ -102,6 +102,15 @@ static enum ph_rc dir_enter(struct plan *p, const struct restore_place *place, c
     return PH_OK;
 }
 
+/* Each folder of a job holds a descriptor. */
+static bool dirs_full(const struct plan *p)
+{
+    const struct copy_job *j = p->small;
+
+    return j->small_count > 0 && j->small[j->small_count - 1].dir != p->dir &&
+           j->dir_count == COPY_DIRS_MAX;
+}
+
 static enum ph_rc small_add(struct plan *p, const struct manifest_record *r, const char *name,
                             struct ph_err *err)
 {
@@ -115,7 +124,7 @@ static enum ph_rc small_add(struct plan *p, const struct manifest_record *r, con
         return err_set(err, PH_CORRUPT, "manifest has a bundle file of %llu bytes",
                        (unsigned long long)r->attrs.size_bytes);
     if (p->small != NULL &&
-        (other || p->small->small_count == COPY_FILES_MAX ||
+        (other || p->small->small_count == COPY_FILES_MAX || dirs_full(p) ||
          p->small->names.len_bytes + strlen(name) + 1 > COPY_NAMES_MAX) &&
         small_flush(p, err) != PH_OK)
         return err->rc;
@@ -127,6 +136,8 @@ static enum ph_rc small_add(struct plan *p, const struct manifest_record *r, con
     }
     if (!empty)
         p->bundle = r->bundle;
+    if (p->small->small_count == 0 || p->small->small[p->small->small_count - 1].dir != p->dir)
+        p->small->dir_count++;
     struct copy_small *s = &p->small->small[p->small->small_count++];
     *s = (struct copy_small){
         .dir = p->dir,
