@@ -149,36 +149,57 @@ static enum ph_rc check_small(const struct wal_name *name, const uint8_t *bytes,
     return PH_OK;
 }
 
-/* It is stored already: is it the same? */
-static enum ph_rc compare(const struct push_how *how, const char *name,
-                          const struct wal_object *head, int fd, struct push_buffer *buffer,
+/* The file and where its bytes go. */
+struct push_from {
+    const char *name;
+    int fd;
+    uint8_t *bytes;
+};
+
+static enum ph_rc check_content(const struct wal_archive *a, const struct wal_name *parsed,
+                                const struct push_from *from, size_t len_bytes,
+                                struct buf *ret_blocks, struct ph_err *err)
+{
+    if (parsed->kind == WAL_NAME_SEGMENT || parsed->kind == WAL_NAME_PARTIAL)
+        return check_wal(a, from->name, from->bytes, len_bytes, ret_blocks, err);
+    return check_small(parsed, from->bytes, len_bytes, err);
+}
+
+/*
+ * It is stored already: is it the same? Where it is not, what is wrong with this file itself (another
+ * cluster's, damaged) is said first: that is the nearer cause.
+ */
+static enum ph_rc compare(const struct push_how *how, const struct wal_name *parsed,
+                          const struct wal_object *head, const struct push_from *from,
                           struct push_outcome *out, struct ph_err *err)
 {
-    if (read_file(fd, buffer->bytes, (size_t)out->raw_bytes, NULL, err) != PH_OK)
+    size_t len = (size_t)out->raw_bytes;
+    struct ph_err own_err;
+    struct buf unused;
+    enum ph_rc own;
+    enum ph_rc rc;
+
+    if (read_file(from->fd, from->bytes, len, NULL, err) != PH_OK)
         return err->rc;
-    sha256_of(buffer->bytes, (size_t)out->raw_bytes, out->sha256);
+    sha256_of(from->bytes, len, out->sha256);
     out->was_there = true;
-    return wal_archive_same(how->archive, name, head, out->raw_bytes, out->sha256, err);
+    rc = wal_archive_same(how->archive, from->name, head, len, out->sha256, err);
+    if (rc != PH_REFUSED)
+        return rc;
+    buf_init(&unused, SUMMARY_BYTES_MAX);
+    own = check_content(how->archive, parsed, from, len, &unused, &own_err);
+    buf_release(&unused);
+    if (own != PH_OK)
+        *err = own_err;
+    return err->rc;
 }
 
-static enum ph_rc read_and_check(const struct push_how *how, const struct wal_name *parsed,
-                                 const struct wal_put_opts *put, int fd, uint8_t *bytes,
-                                 struct wal_put *p, struct buf *ret_blocks, struct ph_err *err)
-{
-    if (read_file(fd, bytes, put->len_bytes, p, err) != PH_OK)
-        return err->rc;
-    if (parsed->kind == WAL_NAME_SEGMENT || parsed->kind == WAL_NAME_PARTIAL)
-        return check_wal(how->archive, put->name, bytes, put->len_bytes, ret_blocks, err);
-    return check_small(parsed, bytes, put->len_bytes, err);
-}
-
-static enum ph_rc store(const struct push_how *how, const struct wal_name *parsed, const char *name,
-                        int fd, struct push_buffer *buffer, struct push_outcome *out,
-                        struct ph_err *err)
+static enum ph_rc store(const struct push_how *how, const struct wal_name *parsed,
+                        const struct push_from *from, struct push_outcome *out, struct ph_err *err)
 {
     struct wal_put_opts opts = {
-        .name = name,
-        .bytes = buffer->bytes,
+        .name = from->name,
+        .bytes = from->bytes,
         .len_bytes = (size_t)out->raw_bytes,
         .compress = how->compress,
         .compress_level = how->compress_level,
@@ -192,7 +213,9 @@ static enum ph_rc store(const struct push_how *how, const struct wal_name *parse
     if (wal_put_begin(how->archive, &opts, &p, err) != PH_OK)
         return err->rc;
     buf_init(&blocks, SUMMARY_BYTES_MAX);
-    rc = read_and_check(how, parsed, &opts, fd, buffer->bytes, p, &blocks, err);
+    rc = read_file(from->fd, from->bytes, opts.len_bytes, p, err);
+    if (rc == PH_OK)
+        rc = check_content(how->archive, parsed, from, opts.len_bytes, &blocks, err);
     if (rc != PH_OK) {
         wal_put_abort(p);
     } else {
@@ -213,18 +236,20 @@ static enum ph_rc compare_or_store(const struct push_how *how, const struct wal_
                                    const char *path, struct push_buffer *buffer,
                                    struct push_outcome *out, struct ph_err *err)
 {
-    const char *name = path_base(path);
+    struct push_from from = {.name = path_base(path)};
     struct wal_object head;
     AUTO_FD fd = -1;
 
     if (open_file(how->archive, parsed, path, &fd, out, err) != PH_OK)
         return err->rc;
     buffer_need(buffer, (size_t)out->raw_bytes);
-    switch (wal_archive_head(how->archive, name, &head, err)) {
+    from.fd = fd;
+    from.bytes = buffer->bytes;
+    switch (wal_archive_head(how->archive, from.name, &head, err)) {
     case PH_OK:
-        return compare(how, name, &head, fd, buffer, out, err);
+        return compare(how, parsed, &head, &from, out, err);
     case PH_NOT_FOUND:
-        return store(how, parsed, name, fd, buffer, out, err);
+        return store(how, parsed, &from, out, err);
     case PH_CORRUPT:
         return err_hint(err, "Move the damaged object out of the repository, then this file is "
                              "stored anew.");
