@@ -35,6 +35,7 @@ struct block_summary_chain {
     enum wal_end last_end;
 };
 
+/* Empty: the next summary added is the first. Release with block_summary_chain_release(). */
 void block_summary_chain_init(struct block_summary_chain *c);
 void block_summary_chain_release(struct block_summary_chain *c);
 

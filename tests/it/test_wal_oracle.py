@@ -302,8 +302,9 @@ def test_damage_is_found(make_server, wal_dump, folder):
     copy = os.path.join(folder, os.path.basename(path))
     sysid = int(server.sql("select system_identifier from pg_control_system()"))
     # Not bit 2 of the flags ("removable"), nor the header's padding: both may hold anything; nor the lowest byte of what
-    # is left of the record before: within the alignment only the segment before can tell (the chain does). The first record too began there.
-    for at in [0, 1] + list(range(3, 16)) + [17, 18, 19] + list(range(24, 40)) + list(range(524287, len(good) - 65536, 1600001)):
+    # is left of the record before, nor that record: only the chain with the segment before can tell.
+    places = [0, 1] + list(range(3, 16)) + [17, 18, 19] + list(range(24, 40))
+    for at in places + list(range(524287, len(good) - 65536, 1600001)):
         bad = bytearray(good)
         bad[at] ^= 1 << at % 8
         with open(copy, "wb") as segment:
