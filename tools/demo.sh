@@ -29,7 +29,7 @@ fi
 export PGUSER=postgres PGHOST=$SCRATCH PGPORT=5432 LC_ALL=C.UTF-8
 
 as() { (cd "$SCRATCH" && "${AS[@]}" "$@"); }
-say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+say() { if [[ -t 1 ]]; then printf '\n\033[1m%s\033[0m\n' "$*"; else printf '\n%s\n' "$*"; fi; }
 show() { printf '  $ %s\n' "$*"; }
 sql() { as "$PGBIN/psql" -XAtq -v ON_ERROR_STOP=1 -d postgres -c "$1"; }
 pghush() { as "$BIN" --config "$SCRATCH/pghush.conf" --cluster demo "$@"; }
