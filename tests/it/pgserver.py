@@ -204,7 +204,7 @@ class Server:
                               env={"PGCLIENTENCODING": "UTF8"})
         if check and done.returncode != 0:
             raise ServerError("psql: %s\nSQL: %s" % (done.stderr.strip(), text[:500]))
-        return done.stdout.strip()
+        return done.stdout.strip("\n")
 
     def rows(self, text, database="postgres"):
         out = self.sql(text, database)

@@ -244,7 +244,7 @@ def test_a15_odd_names(archived, folder, world, major):
     for number, name in enumerate(("a=b", "[db]", " db", "d'b", "e\\f")):
         server.sql("create database \"%s\"" % name)
         server.sql("create table t as select %d as n" % number, name)
-    tablespace(server, "ts = '[x]'", folder + "/ts '=\\x", world)
+    tablespace(server, "ts = '[x]'", folder + '/ts =\\x"%', world)
     tool.backup()
     tool.info()
     expected = oracle.fingerprint(server)
