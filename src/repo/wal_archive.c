@@ -193,7 +193,7 @@ static enum ph_rc next_frame(struct stream *s, struct codec_ctx *codec, size_t r
                              uint8_t *raw, struct ph_err *err)
 {
     uint64_t at = s->offset - (s->end - s->begin);
-    struct frame_head head;
+    struct frame_head head = {0};
 
     if (stream_need(s, FRAME_HEADER_BYTES, err) != PH_OK ||
         frame_peek(s->window + s->begin, &head, err) != PH_OK)
@@ -292,7 +292,7 @@ enum ph_rc wal_archive_history(const struct wal_archive *a, ph_tli tli,
         return PH_OK;
     }
     (void)wal_name_format(&name, a->id.wal_segment_size, text, sizeof text);
-    buf_init(&content, TL_HISTORY_BYTES_MAX);
+    buf_init(&content, (size_t)TL_HISTORY_BYTES_MAX);
     rc = wal_archive_get(a, text, sink_to_buf, &content, NULL, err);
     if (rc == PH_OK) {
         rc = tl_history_parse(tli, buf_cstr(&content), content.len_bytes, ret_history, err);
@@ -372,20 +372,43 @@ enum ph_rc wal_archive_summary(const struct wal_archive *a, ph_tli tli, uint64_t
 
 /* ---- waiting ---- */
 
+/* One look at a segment: OK, NOT_FOUND, or what is wrong. */
+static enum ph_rc look_at_segment(const struct wal_archive *a, ph_tli tli, uint64_t segno,
+                                  struct ph_err *err)
+{
+    char name[WAL_NAME_TEXT_BYTES];
+    struct wal_object head;
+
+    (void)wal_segment_name(tli, segno, a->id.wal_segment_size, name, sizeof name);
+    return wal_archive_head(a, name, &head, err);
+}
+
+/* It is not there: shall we go on waiting? */
+static enum ph_rc wait_a_step(const struct wal_archive *a, ph_tli tli, uint64_t segno,
+                              uint64_t left_us, struct ph_err *err)
+{
+    char name[WAL_NAME_TEXT_BYTES];
+
+    if (cancel_check(err) != PH_OK)
+        return err->rc;
+    if (left_us == 0) {
+        (void)wal_segment_name(tli, segno, a->id.wal_segment_size, name, sizeof name);
+        return err_set(err, PH_TIMEOUT, "WAL segment %s did not arrive in the archive", name);
+    }
+    time_sleep_us(MIN_OF(left_us, (uint64_t)WAIT_STEP_US));
+    return PH_OK;
+}
+
 enum ph_rc wal_archive_wait(const struct wal_archive *a, ph_tli tli, uint64_t first_segno,
                             uint64_t last_segno, uint64_t timeout_us, uint64_t *ret_missing_segno,
                             struct ph_err *err)
 {
     uint64_t since_us = time_mono_us();
-    uint64_t segno = first_segno;
 
-    while (segno <= last_segno) {
-        char name[WAL_NAME_TEXT_BYTES];
-        struct wal_object head;
-        enum ph_rc rc;
+    for (uint64_t segno = first_segno; segno <= last_segno;) {
+        enum ph_rc rc = look_at_segment(a, tli, segno, err);
+        uint64_t waited_us = time_mono_us() - since_us;
 
-        (void)wal_segment_name(tli, segno, a->id.wal_segment_size, name, sizeof name);
-        rc = wal_archive_head(a, name, &head, err);
         if (rc == PH_OK) {
             segno++;
             since_us = time_mono_us();
@@ -394,11 +417,8 @@ enum ph_rc wal_archive_wait(const struct wal_archive *a, ph_tli tli, uint64_t fi
         if (rc != PH_NOT_FOUND)
             return rc;
         *ret_missing_segno = segno;
-        if (cancel_check(err) != PH_OK)
+        if (wait_a_step(a, tli, segno, timeout_us - MIN_OF(waited_us, timeout_us), err) != PH_OK)
             return err->rc;
-        if (time_mono_us() - since_us >= timeout_us)
-            return err_set(err, PH_TIMEOUT, "WAL segment %s did not arrive in the archive", name);
-        time_sleep_us(MIN_OF(timeout_us, (uint64_t)WAIT_STEP_US));
     }
     return PH_OK;
 }

@@ -53,6 +53,7 @@ const struct wal_run *wal_listing_find(const struct wal_listing *l, ph_tli tli, 
 /* true where the highest segment number of the timeline exists; ret_segno may be NULL. */
 bool wal_listing_newest(const struct wal_listing *l, ph_tli tli, uint64_t *ret_segno);
 
+/* true where the timeline's history file is stored. */
 bool wal_listing_has_history(const struct wal_listing *l, ph_tli tli);
 
 /* true: first..last of one timeline are all stored; else *ret_missing_segno is the first that is not. */

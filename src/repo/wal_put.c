@@ -346,7 +346,7 @@ static enum ph_rc publish(struct wal_put *p, const struct buf *blocks,
     char blocks_name[WAL_NAME_TEXT_BYTES + sizeof BLOCKS_SUFFIX];
     struct repo_key key = repo_key_wal_file(a->cluster, a->id.pg_major, a->system, p->name);
     struct repo_key blocks_key;
-    struct store_upload *uploads[2];
+    struct store_upload *uploads[2] = {NULL, NULL};
     struct wal_object head;
     uint64_t bytes = 0;
     size_t count = 0;

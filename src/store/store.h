@@ -28,10 +28,10 @@ struct store_object;
 enum store_direct { STORE_DIRECT_AUTO, STORE_DIRECT_ON, STORE_DIRECT_OFF };
 
 struct store_opts {
-    const char *url;           /* a directory, absolute */
-    enum store_direct direct;  /* writes of uploads and reads of objects */
-    bool threads_only;         /* no io_uring */
-    bool create;               /* make the root folder when it is absent (init) */
+    const char *url;          /* a directory, absolute */
+    enum store_direct direct; /* writes of uploads and reads of objects */
+    bool threads_only;        /* no io_uring */
+    bool create;              /* make the root folder when it is absent (init) */
 };
 
 /* NOT_FOUND where the root is absent and create is not set; AUTH, IO. */
@@ -77,8 +77,8 @@ struct store_entry {
  * listing and is returned. sizes = false saves a stat for each object. Threads: any.
  */
 typedef enum ph_rc (*store_visit)(void *ctx, const struct store_entry *entry, struct ph_err *err);
-MUST_CHECK enum ph_rc store_list(struct store *s, const char *prefix, bool sizes,
-                                 store_visit visit, void *ctx, struct ph_err *err);
+MUST_CHECK enum ph_rc store_list(struct store *s, const char *prefix, bool sizes, store_visit visit,
+                                 void *ctx, struct ph_err *err);
 
 /*
  * Begin a large sequential object. Writes are copied into aligned buffers and go out in the
@@ -86,8 +86,8 @@ MUST_CHECK enum ph_rc store_list(struct store *s, const char *prefix, bool sizes
  */
 MUST_CHECK enum ph_rc store_upload_begin(struct store *s, const char *key,
                                          struct store_upload **ret_upload, struct ph_err *err);
-MUST_CHECK enum ph_rc store_upload_write(struct store_upload *u, const void *data,
-                                         size_t len_bytes, struct ph_err *err);
+MUST_CHECK enum ph_rc store_upload_write(struct store_upload *u, const void *data, size_t len_bytes,
+                                         struct ph_err *err);
 /* Takes the upload in every case. EXISTS where the key is taken: uploads never replace. */
 MUST_CHECK enum ph_rc store_upload_commit(struct store_upload *u, struct ph_err *err);
 /*
@@ -117,8 +117,8 @@ void store_object_close(struct store_object *o);
  * Take an exclusive lock that the system releases when the process ends. RETRY at once where another
  * holds it. Threads: any.
  */
-MUST_CHECK enum ph_rc store_lock_take(struct store *s, const char *key, struct store_lock **ret_lock,
-                                      struct ph_err *err);
+MUST_CHECK enum ph_rc store_lock_take(struct store *s, const char *key,
+                                      struct store_lock **ret_lock, struct ph_err *err);
 void store_lock_release(struct store_lock *l);
 
 /* Remove what dead writers left below prefix (stale names being written). Live ones stay. */

@@ -416,7 +416,7 @@ static enum ph_rc read_bounced(struct posix_object *o, int fd, uint64_t offset, 
         rc = pread_upto(fd, bounce, window, offset - skip, &got, err);
         if (rc == PH_OK && got < skip + part)
             rc = err_set(err, PH_CORRUPT, "ends at byte %llu",
-                         (unsigned long long)(offset - skip + got));
+                         (unsigned long long)offset - skip + got);
         if (rc != PH_OK)
             break;
         memcpy(to, bounce + skip, part);

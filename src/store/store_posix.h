@@ -43,12 +43,16 @@ MUST_CHECK enum ph_rc store_posix_make_dirs(struct store_posix *s, const char *k
 MUST_CHECK enum ph_rc store_posix_sync_dir(struct store_posix *s, const char *key,
                                            struct ph_err *err);
 
+/* The entries of struct store_ops for uploads; store.h says what each does. */
 enum ph_rc store_posix_upload_begin(struct store *s, const char *key,
                                     struct store_upload **ret_upload, struct ph_err *err);
+/* Likewise. */
 enum ph_rc store_posix_upload_write(struct store_upload *u, const void *data, size_t len_bytes,
                                     struct ph_err *err);
+/* Likewise. */
 enum ph_rc store_posix_upload_commit(struct store_upload *const *uploads, size_t count,
                                      struct ph_err *err);
+/* Likewise. */
 void store_posix_upload_abort(struct store_upload *u);
 
 #endif

@@ -25,11 +25,12 @@
 #include "io/fdio.h"
 
 #define OK_SUFFIX   ".ok"
-#define OK_MAGIC    "PHSPOOL1"
 #define OK_BYTES    ((size_t)128)
 #define WANT_FILE   "want"
 #define WANT_BYTES  256
 #define CHUNK_BYTES ((size_t)256 * KIB)
+
+static const uint8_t ok_magic[8] = {'P', 'H', 'S', 'P', 'O', 'O', 'L', '1'};
 
 struct spooled {
     uint64_t size_bytes;
@@ -45,10 +46,13 @@ static void ok_name(const char *name, char *ret, size_t ret_bytes)
 static void ok_encode(const struct wal_spool *s, const char *name, const struct spooled *what,
                       uint8_t out[OK_BYTES])
 {
+    char padded[WAL_NAME_TEXT_BYTES] = {0};
+
+    (void)snprintf(padded, sizeof padded, "%s", name);
     memset(out, 0, OK_BYTES);
-    memcpy(out, OK_MAGIC, 8);
+    memcpy(out, ok_magic, sizeof ok_magic);
     put_le64(out + 8, s->owner);
-    memcpy(out + 16, name, strlen(name));
+    memcpy(out + 16, padded, sizeof padded);
     put_le64(out + 64, what->size_bytes);
     put_le64(out + 72, what->xxh3);
     memcpy(out + 80, what->sha256, SHA256_BYTES);
@@ -61,7 +65,7 @@ static bool ok_decode(const struct wal_spool *s, const char *name, const uint8_t
     char want[WAL_NAME_TEXT_BYTES] = {0};
 
     (void)snprintf(want, sizeof want, "%s", name);
-    if (get_le32(in + 124) != crc32c(0, in, 124) || memcmp(in, OK_MAGIC, 8) != 0 ||
+    if (get_le32(in + 124) != crc32c(0, in, 124) || memcmp(in, ok_magic, sizeof ok_magic) != 0 ||
         get_le64(in + 8) != s->owner || memcmp(in + 16, want, sizeof want) != 0)
         return false;
     ret->size_bytes = get_le64(in + 64);
