@@ -26,6 +26,7 @@ struct crc32c_shift {
     uint32_t multiplier;
 };
 
+/* The shift for len bytes; 64 steps at most. Threads: pure; any. */
 struct crc32c_shift crc32c_shift_for(uint64_t len_bytes);
 /* CRC of A followed by B, from the CRC of A, the CRC of B, and the shift for B's length. */
 uint32_t crc32c_join(uint32_t crc_a, uint32_t crc_b, struct crc32c_shift shift_b);
@@ -53,7 +54,9 @@ struct sha256 {
     void *md_ctx; /* OpenSSL's EVP_MD_CTX */
 };
 
+/* Begin; memory comes from OpenSSL. */
 void sha256_init(struct sha256 *s);
+/* Add bytes; borrowed for the call. */
 void sha256_update(struct sha256 *s, const void *data, size_t len_bytes);
 void sha256_final(struct sha256 *s, uint8_t ret_digest[32]); /* releases too */
 void sha256_release(struct sha256 *s);

@@ -121,9 +121,12 @@ struct manifest_pack {
     uint8_t sha256[32];
 };
 
+/* Header to bytes. */
 void manifest_header_encode(const struct manifest_header *h, uint8_t out[64]);
+/* CORRUPT: magic, CRC, sizes that do not fit; REFUSED: a newer version. */
 MUST_CHECK enum ph_rc manifest_header_decode(const uint8_t in[64], struct manifest_header *ret,
                                              struct ph_err *err);
+/* Trailer to bytes, its sha256 as it is. */
 void manifest_trailer_encode(const struct manifest_trailer *t, uint8_t out[128]);
 /* CORRUPT: magic, tables that do not follow each other in a manifest of manifest_bytes. */
 MUST_CHECK enum ph_rc manifest_trailer_decode(const uint8_t in[128], uint64_t manifest_bytes,
@@ -132,7 +135,9 @@ MUST_CHECK enum ph_rc manifest_trailer_decode(const uint8_t in[128], uint64_t ma
 /* min(32, 256 KiB / page size) */
 uint32_t manifest_extent_pages(uint32_t page_size);
 
+/* Entries of tables to bytes, and number i of a table back. Pure; nothing is checked. */
 void extent_entry_put(const struct extent_entry *e, uint8_t out[32]);
+/* Entry i of a record's extents. */
 struct extent_entry extent_entry_get(const uint8_t *extents, uint32_t i);
 /*
  * Raw bytes of the pages named by `pages` of an extent that has logical_len bytes (the last page may
@@ -142,9 +147,13 @@ uint32_t extent_pages_bytes(uint32_t pages, uint32_t logical_len, uint32_t page_
 /* Length of the image frame: 48 + the sum over its blocks of (8 + stored length); 0 without one. */
 uint32_t extent_frame_bytes(const struct extent_entry *e, uint32_t raw_len, uint8_t block_log2);
 
+/* As extent_entry_put. */
 void delta_entry_put(const struct delta_entry *d, uint8_t out[24]);
+/* Entry i of a record's deltas. */
 struct delta_entry delta_entry_get(const uint8_t *deltas, uint32_t i);
+/* As extent_entry_put. */
 void manifest_pack_put(const struct manifest_pack *p, uint8_t out[48]);
+/* Entry i of the pack table. */
 struct manifest_pack manifest_pack_get(const uint8_t *packs, uint32_t i);
 
 /* Bytes that the record will take. */
@@ -172,6 +181,7 @@ struct manifest_cursor {
     size_t at;
 };
 
+/* *ret_more is false at the end of the leaf, ret untouched then. CORRUPT as manifest_record_decode. */
 MUST_CHECK enum ph_rc manifest_cursor_next(struct manifest_cursor *c, struct manifest_record *ret,
                                            bool *ret_more, struct ph_err *err);
 

@@ -42,15 +42,18 @@ struct pack_trailer {
     uint8_t sha256[32];
 };
 
+/* Header to bytes. */
 void pack_header_encode(const struct pack_header *h, uint8_t out[64]);
 /* CORRUPT: magic, version, CRC, a label that is not text. */
 MUST_CHECK enum ph_rc pack_header_decode(const uint8_t in[64], struct pack_header *ret,
                                          struct ph_err *err);
 
+/* Index entry to bytes. */
 void pack_index_entry_encode(const struct pack_index_entry *e, uint8_t out[24]);
 /* Bytes of a checked index (pack_index_check). */
 struct pack_index_entry pack_index_entry_get(const uint8_t *index, uint32_t i);
 
+/* Trailer to bytes, its sha256 as it is. */
 void pack_trailer_encode(const struct pack_trailer *t, uint8_t out[64]);
 /* CORRUPT: magic, or offset and count that do not fit a pack of pack_bytes. */
 MUST_CHECK enum ph_rc pack_trailer_decode(const uint8_t in[64], uint64_t pack_bytes,

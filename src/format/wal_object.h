@@ -33,6 +33,7 @@ struct wal_object {
     uint64_t start_lsn;     /* 0 for history */
 };
 
+/* Header to bytes. */
 void wal_object_encode(const struct wal_object *w, uint8_t out[128]);
 /* CORRUPT: magic, version, kind, CRC, bytes that must be 0, sizes out of bounds. */
 MUST_CHECK enum ph_rc wal_object_decode(const uint8_t in[128], struct wal_object *ret,

@@ -34,7 +34,9 @@ MUST_CHECK enum ph_rc manifest_reader_open(struct store *store,
                                            struct manifest_reader **ret_reader, struct ph_err *err);
 void manifest_reader_close(struct manifest_reader *r); /* NULL is fine */
 
+/* What was read at open; borrowed from the reader. */
 const struct manifest_header *manifest_reader_header(const struct manifest_reader *r);
+/* Likewise. */
 const struct manifest_trailer *manifest_reader_trailer(const struct manifest_reader *r);
 
 /*
@@ -55,6 +57,7 @@ MUST_CHECK enum ph_rc manifest_reader_owner(const struct manifest_reader *r, uin
                                             const char **ret_user_group, struct ph_err *err);
 uint32_t manifest_reader_owner_count(const struct manifest_reader *r);
 
+/* Entries of the pack table. */
 uint32_t manifest_reader_pack_count(const struct manifest_reader *r);
 /* place < pack count */
 struct manifest_pack manifest_reader_pack(const struct manifest_reader *r, uint32_t place);

@@ -45,6 +45,7 @@ struct manifest_summary {
     uint64_t logical_bytes; /* of all regular files */
 };
 
+/* Begin the upload. params are borrowed for the call. Errors: those of store_upload_begin. */
 MUST_CHECK enum ph_rc manifest_writer_open(struct store *store,
                                            const struct manifest_writer_params *params,
                                            struct manifest_writer **ret_writer, struct ph_err *err);

@@ -18,8 +18,11 @@ struct repo_key {
 /* Cluster names: 1..64 of [A-Za-z0-9._-], beginning with a letter or digit. */
 bool repo_cluster_name_valid(const char *cluster);
 
+/* The cluster's own objects, its backups and packs. cluster and label are validated names. */
 struct repo_key repo_key_cluster_json(const char *cluster);
+/* Who may write. */
 struct repo_key repo_key_lease(const char *cluster);
+/* The file under flock(2). */
 struct repo_key repo_key_lease_lock(const char *cluster);
 struct repo_key repo_key_backups(const char *cluster); /* prefix "CLUSTER/backup" */
 struct repo_key repo_key_backup(const char *cluster, const char *label); /* prefix of one backup */

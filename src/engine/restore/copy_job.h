@@ -162,6 +162,7 @@ void copy_job_recycle(struct copy *c, struct copy_job *j);
 void copy_file_add(struct copy *c, struct copy_file *f);
 void copy_file_free(struct copy *c, struct copy_file *f);
 
+/* One holder less; the last one closes it. NULL is fine. */
 void copy_dir_unref(struct copy_dir *d);
 
 /* fchmod, fchown (as root) and modification time; sizes apart. */

@@ -25,6 +25,7 @@ struct pack_cache_opts {
     unsigned open_max; /* at least the number of threads that hold packs at once */
 };
 
+/* Nothing is opened yet; what opts points at outlives the cache. */
 struct pack_cache *pack_cache_new(const struct pack_cache_opts *opts);
 void pack_cache_free(struct pack_cache *c); /* nothing held; NULL is fine */
 
