@@ -21,6 +21,7 @@ struct buf {
     bool overflowed; /* an append did not fit; sticky, reported by buf_check */
 };
 
+/* Empty, without memory; release frees it. */
 void buf_init(struct buf *b, size_t max_bytes);
 void buf_release(struct buf *b);
 /* Keep the memory, forget the content. */

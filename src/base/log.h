@@ -14,6 +14,7 @@ void log_set_level(enum log_level level);
 /* Called before each line is written, to clear a live progress line; NULL removes it. */
 void log_set_before(void (*before)(void));
 
+/* One line: "LEVEL event: sentence". Use the macros below. */
 void log_write(enum log_level level, const char *event, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -52,6 +52,7 @@ struct arena {
     size_t total_bytes;
 };
 
+/* Empty; release frees every block. */
 void arena_init(struct arena *a);
 void arena_release(struct arena *a);
 /* Forget everything, keep one block for reuse. */

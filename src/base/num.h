@@ -14,7 +14,7 @@ typedef uint32_t ph_blkno; /* a block number within a relation fork */
 typedef uint32_t ph_tli;   /* a timeline, 1.. */
 
 #define PH_LSN_FMT       "%X/%X" /* as PostgreSQL prints it */
-#define PH_LSN_ARGS(lsn) (unsigned)((lsn) >> 32), (unsigned)((lsn) & 0xffffffffu)
+#define PH_LSN_ARGS(lsn) (unsigned)((lsn) >> 32), (unsigned)((lsn)&0xffffffffu)
 
 /* false where the result does not fit; *ret untouched then. Threads: pure. */
 static inline bool ck_add_u64(uint64_t a, uint64_t b, uint64_t *ret)

@@ -11,6 +11,7 @@
 
 struct queue;
 
+/* slots_max: 1.. items that may wait. */
 struct queue *queue_new(size_t slots_max);
 void queue_free(struct queue *q); /* nobody may wait on it any more; items left are not freed */
 

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Whole bytes, no locale. Threads: pure, all of this file. */
 bool str_starts(const char *str, const char *prefix);
 bool str_ends(const char *str, const char *suffix);
 

@@ -89,6 +89,25 @@ static void keep(struct page_finding *list, size_t *kept, const struct page_find
     (*kept)++;
 }
 
+/* A candidate; where there is no room, the one with the lowest LSN goes: it is the likeliest to be fine. */
+static void keep_ahead(struct page_check *pc, const struct page_finding *finding)
+{
+    size_t lowest = 0;
+
+    if (pc->ahead_kept < PAGE_FINDINGS_MAX) {
+        keep(pc->ahead, &pc->ahead_kept, finding);
+        return;
+    }
+    for (size_t i = 1; i < pc->ahead_kept; i++)
+        if (pc->ahead[i].lsn < pc->ahead[lowest].lsn)
+            lowest = i;
+    if (finding->lsn <= pc->ahead[lowest].lsn)
+        return;
+    free(pc->ahead[lowest].path);
+    pc->ahead[lowest] = *finding;
+    pc->ahead[lowest].path = xstrdup(finding->path);
+}
+
 static void report(struct page_check *pc, const struct page_finding *finding)
 {
     AUTO_FREE char *shown = str_escape(finding->path);
@@ -143,7 +162,7 @@ bool page_check_one(struct page_check *pc, const struct source *s, uint64_t offs
     if (status == PG_PAGE_OK) {
         finding.status = PG_PAGE_LSN_AHEAD;
         (void)pthread_mutex_lock(&pc->lock);
-        keep(pc->ahead, &pc->ahead_kept, &finding);
+        keep_ahead(pc, &finding);
         (void)pthread_mutex_unlock(&pc->lock);
     } else if (s->fs_path == NULL || !was_being_written(pc, s, offset, page)) {
         report(pc, &finding);
