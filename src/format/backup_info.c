@@ -36,6 +36,7 @@ static const struct json_field head_fields[] = {
     {"start_time", JSON_FIELD_TIME, AT(start_time_us), 0},
     {"stop_time", JSON_FIELD_TIME, AT(stop_time_us), 0},
     {"published_time", JSON_FIELD_TIME, AT(published_time_us), 0},
+    {"next_xid", JSON_FIELD_DECIMAL, AT(next_xid), 0},
     {"wal_first", JSON_FIELD_TEXT, AT(wal_first), TEXT_SIZE(wal_first)},
     {"wal_last", JSON_FIELD_TEXT, AT(wal_last), TEXT_SIZE(wal_last)},
     {"with_wal", JSON_FIELD_BOOL, AT(with_wal), 0},

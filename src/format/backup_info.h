@@ -60,6 +60,7 @@ struct backup_info {
     ph_tli timeline;
     ph_lsn start_lsn, stop_lsn;
     int64_t start_time_us, stop_time_us, published_time_us;
+    uint64_t next_xid; /* of the last checkpoint before the end, with its epoch; 0: not known */
     char wal_first[25], wal_last[25];
     bool with_wal, with_config, checksums;
     bool corrupt; /* result corrupt-pages */

@@ -21,6 +21,7 @@ enum {
     AT_TLI = 48,
     AT_PREV_TLI = 52,
     AT_FULL_PAGE_WRITES = 56,
+    AT_NEXT_XID = 64,
     AT_CHECKPOINT_TIME = 104,
     AT_MIN_RECOVERY = 136,
     AT_MIN_RECOVERY_TLI = 144,
@@ -80,6 +81,7 @@ static void decode_positions(const uint8_t *buf, struct pg_control *c)
     c->checkpoint_prev_tli = get_le32(buf + AT_PREV_TLI);
     c->checkpoint_time_s = (int64_t)get_le64(buf + AT_CHECKPOINT_TIME);
     c->full_page_writes = buf[AT_FULL_PAGE_WRITES] != 0;
+    c->next_xid = get_le64(buf + AT_NEXT_XID);
     c->min_recovery_lsn = get_le64(buf + AT_MIN_RECOVERY);
     c->min_recovery_tli = get_le32(buf + AT_MIN_RECOVERY_TLI);
     c->backup_start_lsn = get_le64(buf + AT_BACKUP_START);

@@ -49,6 +49,7 @@ struct pg_control {
     ph_tli checkpoint_prev_tli;
     int64_t checkpoint_time_s;
     bool full_page_writes; /* at the checkpoint */
+    uint64_t next_xid;     /* with its epoch: none from here on had begun at the checkpoint */
 
     ph_lsn min_recovery_lsn; /* 0 outside recovery */
     ph_tli min_recovery_tli;

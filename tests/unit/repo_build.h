@@ -299,6 +299,7 @@ static inline void rb_publish(struct repo_build *b, const char *tablespace)
                                .stop_lsn = 0x2000100,
                                .start_time_us = INT64_C(1790000000000000),
                                .stop_time_us = INT64_C(1790000001000000),
+                               .next_xid = 700,
                                .with_wal = true};
 
     rb_ok(packer_finish(b->packer, &err), &err);

@@ -56,6 +56,7 @@ static void each_major_decodes(void **state)
         assert_int_equal(c.checkpoint_tli, 1);
         assert_true(c.redo_lsn <= c.checkpoint_lsn && c.redo_lsn > 0);
         assert_true(c.checkpoint_time_s > 1700000000 && c.checkpoint_time_s < 4000000000);
+        assert_true(c.next_xid > 3 && c.next_xid < 2000); /* a fresh cluster: epoch 0 */
         assert_true(c.full_page_writes && c.char_is_signed && !c.backup_end_required);
     }
 }

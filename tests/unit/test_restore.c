@@ -304,6 +304,16 @@ static void test_targets(void **state)
     assert_non_null(strstr(err.text, "0/3000000"));
     opts.target = (struct restore_target){.kind = RESTORE_TO_TIME, .time_us = 1790000000500000};
     assert_int_equal(restore_run(&opts, &r, &err), PH_REFUSED);
+    opts.target = (struct restore_target){.kind = RESTORE_TO_XID, .xid = 699};
+    assert_int_equal(restore_run(&opts, &r, &err), PH_REFUSED);
+    opts.label = RB_LABEL;
+    rb_ok(restore_run(&opts, &r, &err), &err);
+    assert_int_equal(r.note_count, 1);
+    restore_result_release(&r);
+    opts.label = NULL;
+    opts.target.xid = 700;
+    rb_ok(restore_run(&opts, &r, &err), &err);
+    restore_result_release(&r);
     opts.target = (struct restore_target){.kind = RESTORE_TO_NAME, .name = "nowhere"};
     assert_int_equal(restore_run(&opts, &r, &err), PH_REFUSED);
     opts.target = (struct restore_target){

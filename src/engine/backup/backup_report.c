@@ -42,7 +42,11 @@ static void fill_segment(const struct backup_job *job, uint64_t segno, char *ret
 
 static void fill_range(const struct backup_job *job, struct backup_info *info)
 {
+    struct pg_control control;
+    struct ph_err ignored;
 
+    if (pg_control_decode(job->control_raw, sizeof job->control_raw, &control, &ignored) == PH_OK)
+        info->next_xid = control.next_xid;
     info->timeline = job->mode.start_tli;
     info->start_lsn = job->mode.start_lsn;
     info->stop_lsn = job->stop.stop_lsn;

@@ -293,6 +293,29 @@ static void gap_note(struct choice *c, const struct backup_info *b)
         name, PH_LSN_ARGS(c->reach_lsn));
 }
 
+/*
+ * A transaction below the backup's next one had begun before its end, so it has most likely ended
+ * there too. One that was still open then could be meant: a backup that was named is not refused.
+ */
+static enum ph_rc xid_check(struct choice *c, const struct backup_info *b, struct ph_err *err)
+{
+    uint32_t target = (uint32_t)c->target->xid;
+
+    if (b->next_xid == 0 || (int32_t)(target - (uint32_t)b->next_xid) >= 0)
+        return PH_OK;
+    if (c->job->opts->label != NULL) {
+        restore_note(c->job,
+                     "Transaction %u had begun before backup %s ended (next was %u): unless it was "
+                     "still open, the server will not find its end.",
+                     target, b->label, (uint32_t)b->next_xid);
+        return PH_OK;
+    }
+    (void)err_set(err, PH_REFUSED,
+                  "transaction %u had begun before backup %s ended, the next one was %u", target,
+                  b->label, (uint32_t)b->next_xid);
+    return err_hint(err, "If it was still open then, name the backup with --backup.");
+}
+
 static enum ph_rc target_check(struct choice *c, const struct backup_info *b, struct ph_err *err)
 {
     switch (c->target->kind) {
@@ -306,13 +329,7 @@ static enum ph_rc target_check(struct choice *c, const struct backup_info *b, st
         gap_note(c, b);
         break;
     case RESTORE_TO_XID:
-        if (c->all.backup_count > 1)
-            restore_note(
-                c->job,
-                "A transaction number does not tell when it was: backup %s was taken because "
-                "it is the newest; --backup chooses another.",
-                b->label);
-        break;
+        return xid_check(c, b, err);
     case RESTORE_TO_IMMEDIATE:
         break;
     }
