@@ -83,7 +83,7 @@ def check_structures(server):
     """Indexes against heaps, heaps, and both ways of scanning, in every database."""
     problems = []
     for database in server.databases():
-        server.sql(CHECK_INDEXES, database, timeout=600)
+        server.sql("analyze pg_class; analyze pg_index; analyze pg_attribute;" + CHECK_INDEXES, database, timeout=600)
         if server.major >= 14:
             problems += ["%s: %s" % (database, "|".join(row)) for row in server.rows(CHECK_HEAPS, database)]
         problems += ["%s: %s" % (database, "|".join(row)) for row in server.rows(SCAN_BOTH, database)]

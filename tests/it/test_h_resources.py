@@ -148,7 +148,7 @@ def test_h02_deep_folders(archived, world, folder):
         assert leaf.read() == "here"
 
 
-@pytest.mark.parametrize("memory,workers,read_size,depth", [("64MiB", 1, "64KiB", 1), ("64MiB", 2, "4MiB", 4),
+@pytest.mark.parametrize("memory,workers,read_size,depth", [("64MiB", 1, "256KiB", 1), ("64MiB", 2, "4MiB", 4),
                                                            ("256MiB", 16, "1MiB", 64)])
 def test_h02_no_hang_at_any_buffer_size(archived, memory, workers, read_size, depth):
     server, tool = archived(pghush={"memory": memory, "workers": workers, "read-size": read_size, "read-depth": depth})
