@@ -34,9 +34,9 @@ static int errno_from_name(const char *name)
         const char *name;
         int value;
     } table[] = {
-        {"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"EACCES", EACCES},
-        {"EROFS", EROFS},   {"ENOMEM", ENOMEM}, {"EINTR", EINTR},   {"EINVAL", EINVAL},
-        {"ENOENT", ENOENT}, {"EMFILE", EMFILE}, {"EPERM", EPERM},   {"ENOSYS", ENOSYS},
+        {"EIO", EIO},       {"ENOSPC", ENOSPC},   {"EDQUOT", EDQUOT}, {"EACCES", EACCES},
+        {"EROFS", EROFS},   {"ENOMEM", ENOMEM},   {"EINTR", EINTR},   {"EINVAL", EINVAL},
+        {"ENOENT", ENOENT}, {"EMFILE", EMFILE},   {"EPERM", EPERM},   {"ENOSYS", ENOSYS},
         {"EEXIST", EEXIST}, {"KILL", FAULT_KILL},
     };
 
@@ -74,7 +74,8 @@ void fault_setup(void)
     (void)snprintf(copy, sizeof copy, "%s", spec);
     for (char *one = strtok_r(copy, ",", &save); one != NULL; one = strtok_r(NULL, ",", &save)) {
         if (rule_count == RULES_MAX || !parse_rule(one, &rules[rule_count])) {
-            (void)fprintf(stderr, "pghush: cannot read PH_FAULT=\"%s\": expected OP:N:ERRNO\n", spec);
+            (void)fprintf(stderr, "pghush: cannot read PH_FAULT=\"%s\": expected OP:N:ERRNO\n",
+                          spec);
             _exit(2);
         }
         rule_count++;

@@ -89,10 +89,20 @@ bool num_parse_size(const char *str, uint64_t *ret_bytes)
 {
     const uint64_t k = 1024;
     const struct unit units[] = {
-        {"", 1},         {"B", 1},         {"k", k},           {"kB", k},
-        {"KiB", k},      {"M", k * k},     {"MB", k * k},      {"MiB", k * k},
-        {"G", k * k * k}, {"GB", k * k * k}, {"GiB", k * k * k}, {"T", k * k * k * k},
-        {"TB", k * k * k * k}, {"TiB", k * k * k * k},
+        {"", 1},
+        {"B", 1},
+        {"k", k},
+        {"kB", k},
+        {"KiB", k},
+        {"M", k * k},
+        {"MB", k * k},
+        {"MiB", k * k},
+        {"G", k * k * k},
+        {"GB", k * k * k},
+        {"GiB", k * k * k},
+        {"T", k * k * k * k},
+        {"TB", k * k * k * k},
+        {"TiB", k * k * k * k},
     };
 
     return parse_with_units(str, units, sizeof units / sizeof *units, ret_bytes);
@@ -102,8 +112,8 @@ bool num_parse_duration(const char *str, uint64_t *ret_us)
 {
     const uint64_t s = 1000000;
     const struct unit units[] = {
-        {"", s},       {"us", 1},        {"ms", 1000},         {"s", s},
-        {"min", 60 * s}, {"m", 60 * s},  {"h", 3600 * s},      {"d", 86400 * s},
+        {"", s},         {"us", 1},     {"ms", 1000},    {"s", s},
+        {"min", 60 * s}, {"m", 60 * s}, {"h", 3600 * s}, {"d", 86400 * s},
     };
 
     return parse_with_units(str, units, sizeof units / sizeof *units, ret_us);
