@@ -173,7 +173,8 @@ void block_set_encode(const struct roaring_bitmap_s *set, struct buf *out)
 
 static enum ph_rc bad(const char *why, struct ph_err *err)
 {
-    return err_set(err, PH_CORRUPT, "block set: %s", why);
+    err_set(err, PH_CORRUPT, "block set: %s", why);
+    return PH_CORRUPT;
 }
 
 static const uint8_t *take(struct set_layout *l, size_t want_bytes)

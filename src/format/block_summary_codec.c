@@ -13,6 +13,8 @@
 #include "format/block_set.h"
 #include "format/wal_name.h"
 
+static const uint8_t magic[8] = {'P', 'H', 'B', 'L', 'K', 'S', 'U', 'M'};
+
 #define CRC_BYTES   4u
 #define REL_BYTES   24u
 #define EVENT_BYTES 44u
@@ -64,7 +66,7 @@ static void put_edge(uint8_t *p, const struct wal_edge *edge)
 static void encode_header(const struct block_summary *s, uint8_t *h)
 {
     memset(h, 0, BLOCK_SUMMARY_HEADER_BYTES);
-    memcpy(h, BLOCK_SUMMARY_MAGIC, 8);
+    memcpy(h, magic, sizeof magic);
     put_le16(h + AT_VERSION, BLOCK_SUMMARY_VERSION);
     put_le16(h + AT_MAJOR, (uint16_t)s->major);
     put_le32(h + AT_FLAGS, s->flags);
@@ -165,7 +167,8 @@ struct input {
 
 static enum ph_rc bad(const char *why, struct ph_err *err)
 {
-    return err_set(err, PH_CORRUPT, "block summary: %s", why);
+    err_set(err, PH_CORRUPT, "block summary: %s", why);
+    return PH_CORRUPT;
 }
 
 static const uint8_t *take(struct input *in, size_t want_bytes)
@@ -187,7 +190,7 @@ static enum ph_rc check_envelope(const uint8_t *bytes, size_t len_bytes, struct 
                        (unsigned long long)BLOCK_SUMMARY_BYTES_MAX);
     if (len_bytes < BLOCK_SUMMARY_HEADER_BYTES + CRC_BYTES)
         return err_set(err, PH_CORRUPT, "block summary of %zu bytes is cut short", len_bytes);
-    if (memcmp(bytes, BLOCK_SUMMARY_MAGIC, 8) != 0)
+    if (memcmp(bytes, magic, sizeof magic) != 0)
         return bad("wrong magic", err);
     version = get_le16(bytes + AT_VERSION);
     if (version > BLOCK_SUMMARY_VERSION)

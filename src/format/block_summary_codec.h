@@ -13,7 +13,6 @@
 #include "base/err.h"
 #include "format/block_summary.h"
 
-#define BLOCK_SUMMARY_MAGIC        "PHBLKSUM"
 #define BLOCK_SUMMARY_VERSION      1u
 #define BLOCK_SUMMARY_HEADER_BYTES 176u
 #define BLOCK_SUMMARY_BYTES_MAX    (UINT64_C(1) << 30)

@@ -65,10 +65,14 @@ static enum ph_rc parse_line(struct line l, size_t number, struct tl_history_ent
     size_t reason_len;
 
     if (!next_word(&l, word, sizeof word) || !num_parse_u64(word, &tli) || tli == 0 ||
-        tli > UINT32_MAX)
-        return err_set(err, PH_CORRUPT, "line %zu does not begin with a timeline", number);
-    if (!next_word(&l, word, sizeof word) || !num_parse_lsn(word, &ret_e->switch_lsn))
-        return err_set(err, PH_CORRUPT, "line %zu has no LSN behind the timeline", number);
+        tli > UINT32_MAX) {
+        err_set(err, PH_CORRUPT, "line %zu does not begin with a timeline", number);
+        return PH_CORRUPT;
+    }
+    if (!next_word(&l, word, sizeof word) || !num_parse_lsn(word, &ret_e->switch_lsn)) {
+        err_set(err, PH_CORRUPT, "line %zu has no LSN behind the timeline", number);
+        return PH_CORRUPT;
+    }
     ret_e->tli = (ph_tli)tli;
     skip_blanks(&l);
     reason_len = MIN_OF(l.len, (size_t)TL_HISTORY_REASON_BYTES - 1);

@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "base/num.h"
 
-#define TL_HISTORY_BYTES_MAX    (1024u * 1024u)
+#define TL_HISTORY_BYTES_MAX    1048576u
 #define TL_HISTORY_ENTRIES_MAX  8192u
 #define TL_HISTORY_REASON_BYTES 256
 

@@ -13,7 +13,7 @@
 #define REL_BYTES            12
 #define PARAMETERS_BYTES     26
 #define CHECKPOINT_BYTES_MIN 24 /* redo, two timelines, full_page_writes, wal_level (17+) */
-#define OID_BYTES            4
+#define OID_BYTES            ((size_t)4)
 
 /* The main data, eaten from the front. */
 struct main_data {
@@ -24,9 +24,11 @@ struct main_data {
 static enum ph_rc take(struct main_data *m, size_t want_bytes, const uint8_t **ret_p,
                        const char *what, struct ph_err *err)
 {
-    if (want_bytes > m->left_bytes)
-        return err_set(err, PH_CORRUPT, "%s record: %zu bytes left, expected %zu", what,
-                       m->left_bytes, want_bytes);
+    if (want_bytes > m->left_bytes) {
+        err_set(err, PH_CORRUPT, "%s record: %zu bytes left, expected %zu", what, m->left_bytes,
+                want_bytes);
+        return PH_CORRUPT;
+    }
     *ret_p = m->p;
     m->p += want_bytes;
     m->left_bytes -= want_bytes;
@@ -43,9 +45,11 @@ static enum ph_rc take_items(struct main_data *m, size_t item_bytes, uint32_t *r
     if (rc != PH_OK)
         return rc;
     *ret_count = get_le32(p);
-    if (*ret_count > m->left_bytes / item_bytes)
-        return err_set(err, PH_CORRUPT, "%s record: %u items of %zu bytes in %zu bytes", what,
-                       *ret_count, item_bytes, m->left_bytes);
+    if (*ret_count > m->left_bytes / item_bytes) {
+        err_set(err, PH_CORRUPT, "%s record: %u items of %zu bytes in %zu bytes", what, *ret_count,
+                item_bytes, m->left_bytes);
+        return PH_CORRUPT;
+    }
     return take(m, *ret_count * item_bytes, ret_items, what, err);
 }
 

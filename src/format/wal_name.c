@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define LOG_BYTES        (UINT64_C(1) << 32)
-#define HEX_DIGITS       8
+#define HEX_DIGITS       ((size_t)8)
 #define HISTORY_SUFFIX   ".history"
 #define PARTIAL_SUFFIX   ".partial"
 #define BACKUP_SUFFIX    ".backup"

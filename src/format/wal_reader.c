@@ -24,17 +24,20 @@ enum ph_rc wal_page_header_decode(const uint8_t *bytes, size_t len_bytes,
 {
     struct wal_page_header h = {0};
 
-    if (len_bytes < WAL_PAGE_SHORT_HEADER_BYTES)
-        return err_set(err, PH_CORRUPT, "%zu bytes are no WAL page", len_bytes);
+    if (len_bytes < WAL_PAGE_SHORT_HEADER_BYTES) {
+        err_set(err, PH_CORRUPT, "%zu bytes are no WAL page", len_bytes);
+        return PH_CORRUPT;
+    }
     h.magic = get_le16(bytes);
     h.flags = get_le16(bytes + 2);
     h.tli = get_le32(bytes + 4);
     h.page_lsn = get_le64(bytes + 8);
     h.rem_bytes = get_le32(bytes + 16);
     if ((h.flags & WAL_PAGE_LONG_HEADER) != 0) {
-        if (len_bytes < WAL_PAGE_LONG_HEADER_BYTES)
-            return err_set(err, PH_CORRUPT, "%zu bytes are no first page of a WAL segment",
-                           len_bytes);
+        if (len_bytes < WAL_PAGE_LONG_HEADER_BYTES) {
+            err_set(err, PH_CORRUPT, "%zu bytes are no first page of a WAL segment", len_bytes);
+            return PH_CORRUPT;
+        }
         h.sysid = get_le64(bytes + 24);
         h.seg_bytes = get_le32(bytes + 32);
         h.page_bytes = get_le32(bytes + 36);
@@ -136,52 +139,50 @@ static void scratch_reserve(struct wal_reader *r, size_t want_bytes)
 
 enum gather_end { GATHER_WHOLE, GATHER_CROSSES, GATHER_ABORTED };
 
-/*
- * Copy want_bytes more of a record into scratch from got_bytes on; page_pos is the page where it
- * goes on. ret_pos: behind the last byte copied; where aborted, behind the header of the page that
- * says so. Pages must announce exactly what is left.
- */
-static enum ph_rc gather(struct wal_reader *r, size_t page_pos, size_t got_bytes, size_t want_bytes,
-                         size_t *ret_pos, size_t *ret_got_bytes, enum gather_end *ret_end,
-                         struct ph_err *err)
-{
-    size_t pos = page_pos;
-    *ret_end = GATHER_WHOLE;
+/* A record being copied together in scratch. */
+struct gather {
+    size_t pos; /* the page where it goes on; in the end behind the last byte copied, or, where
+                          aborted, behind the header of the page that says so */
+    size_t got_bytes;  /* in scratch */
+    size_t want_bytes; /* still to come */
+    enum gather_end end;
+};
 
-    while (want_bytes > 0) {
+/* Copy the rest of a record, page by page; each page must announce exactly what is left. */
+static enum ph_rc gather(struct wal_reader *r, struct gather *g, struct ph_err *err)
+{
+    while (g->want_bytes > 0) {
         struct wal_page_header h;
         size_t header_bytes;
         size_t n;
         enum ph_rc rc;
 
-        if (pos == r->src.len_bytes) {
-            *ret_end = GATHER_CROSSES;
+        if (g->pos == r->src.len_bytes) {
+            g->end = GATHER_CROSSES;
             break;
         }
-        rc = enter_page(r, pos, &h, err);
+        rc = enter_page(r, g->pos, &h, err);
         if (rc != PH_OK)
             return rc;
-        header_bytes = header_bytes_at(r, pos);
+        header_bytes = header_bytes_at(r, g->pos);
         if ((h.flags & WAL_PAGE_OVERWRITE_CONTRECORD) != 0) {
-            *ret_end = GATHER_ABORTED;
-            pos += header_bytes;
+            g->end = GATHER_ABORTED;
+            g->pos += header_bytes;
             break;
         }
-        if ((h.flags & WAL_PAGE_CONTRECORD) == 0 || h.rem_bytes != want_bytes)
+        if ((h.flags & WAL_PAGE_CONTRECORD) == 0 || h.rem_bytes != g->want_bytes)
             return err_set(err, PH_CORRUPT,
                            "WAL page at " PH_LSN_FMT
                            " continues %u bytes of a record, expected %zu",
-                           PH_LSN_ARGS(lsn_at(r, pos)),
-                           (h.flags & WAL_PAGE_CONTRECORD) != 0 ? h.rem_bytes : 0, want_bytes);
-        n = MIN_OF(want_bytes, r->page_bytes - header_bytes);
-        scratch_reserve(r, got_bytes + n);
-        memcpy(r->scratch + got_bytes, r->src.bytes + pos + header_bytes, n);
-        got_bytes += n;
-        want_bytes -= n;
-        pos += header_bytes + n;
+                           PH_LSN_ARGS(lsn_at(r, g->pos)),
+                           (h.flags & WAL_PAGE_CONTRECORD) != 0 ? h.rem_bytes : 0, g->want_bytes);
+        n = MIN_OF(g->want_bytes, r->page_bytes - header_bytes);
+        scratch_reserve(r, g->got_bytes + n);
+        memcpy(r->scratch + g->got_bytes, r->src.bytes + g->pos + header_bytes, n);
+        g->got_bytes += n;
+        g->want_bytes -= n;
+        g->pos += header_bytes + n;
     }
-    *ret_pos = pos;
-    *ret_got_bytes = got_bytes;
     return PH_OK;
 }
 
@@ -203,9 +204,7 @@ static void finish(struct wal_reader *r, enum wal_end end)
 static enum ph_rc read_head(struct wal_reader *r, const struct wal_page_header *h,
                             struct ph_err *err)
 {
-    enum gather_end end;
-    size_t got_bytes;
-    size_t pos;
+    struct gather g = {.want_bytes = h->rem_bytes};
     enum ph_rc rc;
 
     r->pos = WAL_PAGE_LONG_HEADER_BYTES;
@@ -223,14 +222,14 @@ static enum ph_rc read_head(struct wal_reader *r, const struct wal_page_header *
     if (h->rem_bytes == 0 || h->rem_bytes > WAL_RECORD_BYTES_MAX)
         return err_set(err, PH_CORRUPT, "WAL page at " PH_LSN_FMT " continues %u bytes of a record",
                        PH_LSN_ARGS(r->start_lsn), h->rem_bytes);
-    rc = gather(r, 0, 0, h->rem_bytes, &pos, &got_bytes, &end, err);
+    rc = gather(r, &g, err);
     if (rc != PH_OK)
         return rc;
-    r->head_kind = end == GATHER_ABORTED ? WAL_HEAD_ABORTED : WAL_HEAD_CONTINUED;
+    r->head_kind = g.end == GATHER_ABORTED ? WAL_HEAD_ABORTED : WAL_HEAD_CONTINUED;
     r->head.total_bytes = h->rem_bytes;
-    edge_keep(&r->head, r, got_bytes);
-    r->pos = align_record(pos);
-    if (end == GATHER_CROSSES)
+    edge_keep(&r->head, r, g.got_bytes);
+    r->pos = align_record(g.pos);
+    if (g.end == GATHER_CROSSES)
         finish(r, WAL_END_CROSSING);
     else
         r->end_lsn = lsn_at(r, r->pos);
@@ -384,8 +383,7 @@ static enum ph_rc find_record(struct wal_reader *r, const uint8_t **ret_bytes, s
     uint32_t total_bytes = wal_record_total_bytes(at);
     size_t page_end = page_end_of(r, r->pos);
     size_t here_bytes = page_end - r->pos;
-    enum gather_end end;
-    size_t got_bytes;
+    struct gather g;
     enum ph_rc rc;
 
     *ret_bytes = NULL;
@@ -399,17 +397,19 @@ static enum ph_rc find_record(struct wal_reader *r, const uint8_t **ret_bytes, s
     }
     scratch_reserve(r, here_bytes);
     memcpy(r->scratch, at, here_bytes);
-    rc = gather(r, page_end, here_bytes, total_bytes - here_bytes, ret_end_pos, &got_bytes, &end,
-                err);
+    g = (struct gather){
+        .pos = page_end, .got_bytes = here_bytes, .want_bytes = total_bytes - here_bytes};
+    rc = gather(r, &g, err);
     if (rc != PH_OK)
         return rc;
-    if (end == GATHER_WHOLE) {
+    *ret_end_pos = g.pos;
+    if (g.end == GATHER_WHOLE) {
         *ret_bytes = r->scratch;
-    } else if (end == GATHER_ABORTED) {
+    } else if (g.end == GATHER_ABORTED) {
         r->aborted_count++;
-        r->pos = *ret_end_pos;
+        r->pos = g.pos;
     } else {
-        return keep_tail(r, got_bytes, total_bytes, err);
+        return keep_tail(r, g.got_bytes, total_bytes, err);
     }
     return PH_OK;
 }

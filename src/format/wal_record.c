@@ -87,11 +87,15 @@ bool wal_record_crc_ok(const uint8_t *bytes, uint32_t total_bytes)
 static enum ph_rc take(struct cursor *c, size_t want_bytes, const uint8_t **ret_at,
                        struct ph_err *err)
 {
-    if (want_bytes > c->total_bytes - c->pos)
-        return err_set(err, PH_CORRUPT, "headers run over the record's %u bytes", c->total_bytes);
-    if (want_bytes > c->avail_bytes - c->pos)
-        return err_set(err, PH_LIMIT, "only %zu of the record's %u bytes are there", c->avail_bytes,
-                       c->total_bytes);
+    if (want_bytes > c->total_bytes - c->pos) {
+        err_set(err, PH_CORRUPT, "headers run over the record's %u bytes", c->total_bytes);
+        return PH_CORRUPT;
+    }
+    if (want_bytes > c->avail_bytes - c->pos) {
+        err_set(err, PH_LIMIT, "only %zu of the record's %u bytes are there", c->avail_bytes,
+                c->total_bytes);
+        return PH_LIMIT;
+    }
     *ret_at = c->bytes + c->pos;
     c->pos += want_bytes;
     return PH_OK;
