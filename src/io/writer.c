@@ -272,6 +272,17 @@ static bool wants_direct(const struct writer *w, uint64_t expected_bytes)
     return w->opts.mode == DIRECT_ON;
 }
 
+/* Never cut here: what lies behind the expected size may be the content that is to stay. */
+static enum ph_rc grow(const struct writer_file *f, struct ph_err *err)
+{
+    struct stat st;
+
+    if (fstat(f->fd, &st) != 0)
+        return err_sys(err, errno, "could not stat a file to be written");
+    return (uint64_t)st.st_size >= f->expected_bytes ? PH_OK
+                                                     : truncate_fd(f->fd, f->expected_bytes, err);
+}
+
 enum ph_rc writer_open(struct writer *w, const struct writer_file_opts *opts,
                        struct writer_file **ret_file, struct ph_err *err)
 {
@@ -290,7 +301,7 @@ enum ph_rc writer_open(struct writer *w, const struct writer_file_opts *opts,
         if (opts->preallocate)
             (void)fallocate(f->fd, 0, 0, (off_t)opts->expected_bytes);
         else
-            rc = truncate_fd(f->fd, opts->expected_bytes, err);
+            rc = grow(f, err);
     }
     if (rc != PH_OK) {
         (void)set_direct(f, false);

@@ -61,9 +61,11 @@ MUST_CHECK enum ph_rc writer_new(const struct writer_opts *opts, struct writer *
 void writer_free(struct writer *w);
 
 struct writer_file_opts {
-    int fd;                  /* open for writing, empty or to be overwritten; borrowed */
-    uint64_t expected_bytes; /* decides direct or buffered; 0 = unknown, counts as big */
-    bool preallocate;        /* reserve expected_bytes now (no holes wanted) */
+    int fd; /* open for writing, empty or to be overwritten; borrowed */
+    uint64_t
+        expected_bytes; /* decides direct or buffered; 0 = unknown, counts as big; a longer file
+                                is cut by writer_finish only */
+    bool preallocate;   /* reserve expected_bytes now (no holes wanted) */
 };
 
 /* opts is copied. Errors: NO_SPACE, IO (the size could not be set). */

@@ -216,6 +216,29 @@ static void what_is_not_put_is_a_hole(void **state)
     free_fixture(f);
 }
 
+/* What lies behind the expected size of a file that is overwritten in part may be right already. */
+static void nothing_is_cut_early(void **state)
+{
+    AUTO_FREE uint8_t *old = xmalloc(4 * SLAB);
+
+    (void)state;
+    pattern_fill(old, 4 * SLAB, 0);
+    for (size_t i = 0; i < WAYS; i++) {
+        struct fixture *f = new_fixture(&ways[i]);
+        struct writer_file_opts opts = {.expected_bytes = 2 * SLAB};
+        struct ph_err err;
+
+        f->fd = opts.fd = open(f->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        assert_true(f->fd >= 0);
+        assert_int_equal(pwrite_full(f->fd, old, 4 * SLAB, 0, &err), PH_OK);
+        assert_int_equal(writer_open(f->writer, &opts, &f->file, &err), PH_OK);
+        put_pattern(f, 0, 0, SLAB);
+        end_file(f, 4 * SLAB);
+        assert_true(file_is_pattern(f->path, 4 * SLAB));
+        free_fixture(f);
+    }
+}
+
 /* Several small files from one slab: it comes back once, after the last piece. */
 static void one_slab_many_small_files(void **state)
 {
@@ -362,6 +385,7 @@ int main(void)
         cmocka_unit_test(preallocated_room_is_cut_off),
         cmocka_unit_test(placed_bytes_arrive),
         cmocka_unit_test(what_is_not_put_is_a_hole),
+        cmocka_unit_test(nothing_is_cut_early),
         cmocka_unit_test(one_slab_many_small_files),
         cmocka_unit_test(direct_writes_leave_no_pages),
         cmocka_unit_test(abandoned_files_give_all_back),
