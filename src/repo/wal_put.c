@@ -41,11 +41,11 @@ struct wal_put {
     size_t frame_total;
     struct encoder own;
     uint8_t sha256[SHA256_BYTES];
-    struct chunk **chunks; /* NULL: frames are made as they are written */
-    atomic_size_t next;    /* the frame to be made next; beyond the end: stop */
-    bool helping;          /* the thread has not been joined */
-    bool hashed;
-    pthread_mutex_t lock; /* of what follows */
+    _Atomic(struct chunk *) *chunks; /* NULL: frames are made as they are written */
+    atomic_size_t next;              /* the frame to be made next; beyond the end: stop */
+    bool helping;                    /* the thread has not been joined */
+    atomic_bool hashed;              /* sha256 is there */
+    pthread_mutex_t lock;            /* of what follows */
     pthread_cond_t more;
     size_t ready_bytes;
     bool aborted;
@@ -87,23 +87,24 @@ static enum ph_rc encode_frame(const struct wal_put *p, struct encoder *e, size_
     return PH_OK;
 }
 
-/* Make frames that nobody has begun until there are none. */
-static enum ph_rc encode_share(struct wal_put *p, struct encoder *e, struct ph_err *err)
+/* Make one frame that nobody has begun; *ret_done: there is none. */
+static enum ph_rc encode_one(struct wal_put *p, struct encoder *e, bool *ret_done,
+                             struct ph_err *err)
 {
-    for (;;) {
-        size_t index = atomic_fetch_add(&p->next, 1);
-        struct chunk *c;
-        size_t len = 0;
+    size_t index = atomic_fetch_add(&p->next, 1);
+    struct chunk *c;
+    size_t len = 0;
 
-        if (index >= p->frame_total)
-            return PH_OK;
-        if (encode_frame(p, e, index, &len, err) != PH_OK)
-            return err->rc;
-        c = xmalloc(sizeof *c + len);
-        c->len_bytes = len;
-        memcpy(c->bytes, e->scratch, len);
-        p->chunks[index] = c;
-    }
+    *ret_done = index >= p->frame_total;
+    if (*ret_done)
+        return PH_OK;
+    if (encode_frame(p, e, index, &len, err) != PH_OK)
+        return err->rc;
+    c = xmalloc(sizeof *c + len);
+    c->len_bytes = len;
+    memcpy(c->bytes, e->scratch, len);
+    atomic_store(&p->chunks[index], c);
+    return PH_OK;
 }
 
 /* More bytes than hashed_bytes are there: how many; 0: the put is aborted. */
@@ -152,12 +153,14 @@ static void *helper_main(void *arg)
 {
     struct wal_put *p = arg;
     struct encoder e;
+    bool done = false;
 
-    p->hashed = hash_as_it_comes(p);
-    if (!p->hashed)
+    if (!hash_as_it_comes(p))
         return NULL;
+    atomic_store(&p->hashed, true);
     encoder_init(&e, &p->opts);
-    p->helper_rc = encode_share(p, &e, &p->helper_err);
+    while (!done && p->helper_rc == PH_OK)
+        p->helper_rc = encode_one(p, &e, &done, &p->helper_err);
     encoder_release(&e);
     return NULL;
 }
@@ -192,7 +195,7 @@ enum ph_rc wal_put_begin(const struct wal_archive *a, const struct wal_put_opts 
     (void)pthread_cond_init(&p->more, NULL);
     encoder_init(&p->own, opts);
     if (opts->parallel && p->frame_total > 1 && p->frame_total <= WAL_PUT_FRAMES_MAX) {
-        p->chunks = xcalloc(p->frame_total, sizeof(struct chunk *));
+        p->chunks = xcalloc(p->frame_total, sizeof *p->chunks);
         /* No thread to be had: slower, not a failure. */
         p->helping = pthread_create(&p->helper, NULL, helper_main, p) == 0;
     }
@@ -219,22 +222,39 @@ void wal_put_abort(struct wal_put *p)
     free(p);
 }
 
-/* Hash and frames are there, or will be made as they are written. */
-static enum ph_rc work_finish(struct wal_put *p, struct ph_err *err)
+/* The hash is there. Until then frames are made. */
+static enum ph_rc hash_finish(struct wal_put *p, struct ph_err *err)
 {
-    enum ph_rc rc = PH_OK;
+    bool done = p->chunks == NULL;
 
     PH_ASSERT(p->ready_bytes == p->opts.len_bytes);
-    if (p->chunks != NULL)
-        rc = encode_share(p, &p->own, err);
-    helper_join(p);
-    if (!p->hashed)
+    while (!done && p->helping && !atomic_load(&p->hashed))
+        if (encode_one(p, &p->own, &done, err) != PH_OK)
+            return err->rc;
+    if (!atomic_load(&p->hashed))
+        helper_join(p);
+    if (!atomic_load(&p->hashed))
         sha256_of(p->opts.bytes, p->opts.len_bytes, p->sha256);
-    if (rc == PH_OK && p->helper_rc != PH_OK) {
-        *err = p->helper_err;
-        rc = p->helper_rc;
+    return PH_OK;
+}
+
+/* Frame number `index`, made by whoever comes first. */
+static enum ph_rc chunk_get(struct wal_put *p, size_t index, const struct chunk **ret_chunk,
+                            struct ph_err *err)
+{
+    bool done = false;
+
+    while ((*ret_chunk = atomic_load(&p->chunks[index])) == NULL) {
+        if (done) { /* the helper has had it and has ended */
+            *err = p->helper_err;
+            return p->helper_rc;
+        }
+        if (encode_one(p, &p->own, &done, err) != PH_OK)
+            return err->rc;
+        if (done)
+            helper_join(p);
     }
-    return rc;
+    return PH_OK;
 }
 
 static struct wal_object object_of(const struct wal_put *p)
@@ -269,13 +289,17 @@ static enum ph_rc write_frames(struct wal_put *p, struct store_upload *u, uint64
 {
     for (size_t i = 0; i < p->frame_total; i++) {
         const uint8_t *bytes = p->own.scratch;
+        const struct chunk *c;
         size_t len = 0;
 
-        if (p->chunks != NULL) {
-            bytes = p->chunks[i]->bytes;
-            len = p->chunks[i]->len_bytes;
-        } else if (encode_frame(p, &p->own, i, &len, err) != PH_OK) {
-            return err->rc;
+        if (p->chunks == NULL) {
+            if (encode_frame(p, &p->own, i, &len, err) != PH_OK)
+                return err->rc;
+        } else {
+            if (chunk_get(p, i, &c, err) != PH_OK)
+                return err->rc;
+            bytes = c->bytes;
+            len = c->len_bytes;
         }
         if (store_upload_write(u, bytes, len, err) != PH_OK)
             return err->rc;
@@ -383,7 +407,7 @@ enum ph_rc wal_put_commit(struct wal_put *p, const struct buf *blocks,
                           struct wal_put_result *ret_result, struct ph_err *err)
 {
     struct wal_put_result result = {0};
-    enum ph_rc rc = work_finish(p, err);
+    enum ph_rc rc = hash_finish(p, err);
 
     if (rc == PH_OK)
         rc = publish(p, blocks, &result, err);

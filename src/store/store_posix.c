@@ -102,11 +102,34 @@ static enum ph_rc dir_level(struct store_posix *s, const char *part, struct stat
     return fresh ? fsync_dir_at(s->root_fd, parent, err) : PH_OK;
 }
 
+/* Was this folder made sure of by this process, and is it still there? */
+static bool dir_is_settled(struct store_posix *s, const char *dir)
+{
+    struct stat st;
+    bool same;
+
+    (void)pthread_mutex_lock(&s->lock);
+    same = s->settled_dir != NULL && strcmp(s->settled_dir, dir) == 0;
+    (void)pthread_mutex_unlock(&s->lock);
+    return same && fstatat(s->root_fd, dir, &st, 0) == 0;
+}
+
+static void dir_settle(struct store_posix *s, const char *dir)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    free(s->settled_dir);
+    s->settled_dir = xstrdup(dir);
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
 enum ph_rc store_posix_make_dirs(struct store_posix *s, const char *key, struct ph_err *err)
 {
     AUTO_FREE char *part = xstrdup(key);
+    AUTO_FREE char *dir = path_dir(key);
     struct stat st;
 
+    if (dir_is_settled(s, dir))
+        return PH_OK;
     if (fstat(s->root_fd, &st) != 0)
         return err_sys(err, errno, "could not look at the repository's folder");
     for (char *slash = strchr(part, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
@@ -118,6 +141,7 @@ enum ph_rc store_posix_make_dirs(struct store_posix *s, const char *key, struct 
         if (rc != PH_OK)
             return store_posix_explain(err);
     }
+    dir_settle(s, dir);
     return PH_OK;
 }
 
@@ -507,6 +531,7 @@ static void posix_close(struct store *s)
         writer_free(p->idle_writers[i]);
     for (size_t i = 0; i < p->idle_bounce_count; i++)
         free(p->idle_bounces[i]);
+    free(p->settled_dir);
     (void)close(p->root_fd);
     (void)pthread_mutex_destroy(&p->lock);
     free(p);

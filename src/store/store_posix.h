@@ -22,6 +22,7 @@ struct store_posix {
     enum direct_mode direct;
     enum ring_kind ring;
     pthread_mutex_t lock; /* of what follows */
+    char *settled_dir;    /* the folder that was made sure of last; NULL: none */
     struct writer *idle_writers[STORE_IDLE_MAX];
     size_t idle_writer_count;
     uint8_t *idle_bounces[STORE_IDLE_MAX]; /* aligned, POSIX_BOUNCE_BYTES each */
