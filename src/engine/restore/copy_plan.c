@@ -163,12 +163,21 @@ static bool is_full(const struct manifest_record *r)
     return true;
 }
 
-/* In place: what is there is opened for comparing; anything but a regular file is removed. */
+/*
+ * In place: what is there is opened for comparing; anything but a regular file with one name is
+ * removed, for what has another name would change there too.
+ */
 static enum ph_rc local_open(struct plan *p, struct copy_file *f, const char *name,
                              struct ph_err *err)
 {
     bool direct = p->c->job->opts->direct_read != DIRECT_OFF;
     enum ph_rc rc = direct_open(p->dir->fd, name, direct, &f->local, err);
+    struct stat st;
+
+    if (rc == PH_OK && (fstat(f->local.fd, &st) != 0 || st.st_nlink > 1)) {
+        direct_close(&f->local);
+        rc = PH_REFUSED;
+    }
 
     if (rc == PH_NOT_FOUND)
         return PH_OK;

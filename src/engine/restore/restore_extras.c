@@ -94,6 +94,17 @@ static bool spared(const char *path)
     return strcmp(path, RESTORE_MARKER) == 0 || strcmp(path, "lost+found") == 0;
 }
 
+/* A part of the tree has its folder in the data directory: it leads there, or lies in it. */
+static bool of_inner_place(const struct restore_job *job, const char *path)
+{
+    AUTO_FREE char *full = path_join(job->places[0].path, path);
+
+    for (size_t i = 1; i < job->place_count; i++)
+        if (path_is_below(job->places[i].path, full) || path_is_below(full, job->places[i].path))
+            return true;
+    return false;
+}
+
 static enum ph_rc clean_folder(struct extras *x, int fd, const char *path, struct ph_err *err);
 
 static enum ph_rc clean_entry(struct extras *x, int fd, const char *name, const char *path,
@@ -104,7 +115,7 @@ static enum ph_rc clean_entry(struct extras *x, int fd, const char *name, const 
 
     if (!set_has(&x->set, xxh3_64(path, strlen(path)))) {
         AUTO_FREE char *shown = str_escape(path);
-        if (spared(path))
+        if (spared(path) || of_inner_place(x->job, path))
             return PH_OK;
         if (str_starts(path, "pg_wal/archive_status/") && str_ends(path, ".ready"))
             x->ready++;

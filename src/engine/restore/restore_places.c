@@ -372,6 +372,25 @@ enum ph_rc restore_places_judge(struct restore_job *job, struct ph_err *err)
     return parts_apart(job, err);
 }
 
+/* Paths that differ can lead to one folder, by links. */
+static enum ph_rc folders_differ(const struct restore_job *job, struct ph_err *err)
+{
+    struct stat a;
+    struct stat b;
+
+    for (size_t i = 1; i < job->place_count; i++) {
+        for (size_t k = 0; k < i; k++) {
+            if (fstat(job->places[i].dirfd, &a) != 0 || fstat(job->places[k].dirfd, &b) != 0)
+                return err_sys(err, errno, "could not look at a folder");
+            if (a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+                return err_set(err, PH_CONFIG,
+                               "\"%s\" and \"%s\" are one folder, two parts go there",
+                               job->places[k].path, job->places[i].path);
+        }
+    }
+    return PH_OK;
+}
+
 enum ph_rc restore_places_make(struct restore_job *job, struct ph_err *err)
 {
     for (size_t i = 0; i < job->place_count; i++) {
@@ -382,5 +401,5 @@ enum ph_rc restore_places_make(struct restore_job *job, struct ph_err *err)
         if (i > 0 && *p->prefix == '\0' && restore_dir_give(job, p->dirfd, err) != PH_OK)
             return err_ctx(err, "folder \"%s\"", p->path);
     }
-    return PH_OK;
+    return folders_differ(job, err);
 }

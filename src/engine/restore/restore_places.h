@@ -19,7 +19,7 @@
  */
 MUST_CHECK enum ph_rc restore_places_judge(struct restore_job *job, struct ph_err *err);
 
-/* Make the folders that are absent and open all of them. */
+/* Make the folders that are absent and open all of them. CONFIG: two parts have one folder. */
 MUST_CHECK enum ph_rc restore_places_make(struct restore_job *job, struct ph_err *err);
 
 void restore_places_release(struct restore_job *job);
