@@ -24,7 +24,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/restore/restore.h"
+#include "format/block_summary_codec.h"
 #include "io/fdio.h"
+#include "repo/wal_put.h"
 #include "repo_build.h"
 
 struct world {
@@ -255,6 +257,68 @@ static void test_in_place_types(void **state)
     (void)state;
 }
 
+/* A big file with a second name elsewhere is made anew: the other name keeps its content. */
+static void test_in_place_second_name(void **state)
+{
+    struct world w = world_new(CODEC_LZ4);
+    struct restore_result r = {0};
+    struct ph_err err = {0};
+    AUTO_FREE char *big = at(&w, "base/1/16384");
+    AUTO_FREE char *other = xasprintf("%s/other name", w.dir);
+    char now[8] = {0};
+
+    restore_ok(&w, false, &r);
+    restore_result_release(&r);
+    overwrite(big, 5, "changed", 7);
+    assert_int_equal(link(big, other), 0);
+    restore_ok(&w, true, &r);
+    expect_tree(&w);
+    restore_result_release(&r);
+    int fd = open(other, O_RDONLY);
+    assert_true(fd >= 0);
+    rb_ok(pread_full(fd, now, 7, 5, &err), &err);
+    assert_string_equal(now, "changed");
+    close(fd);
+    world_free(&w);
+    (void)state;
+}
+
+/* A tablespace that was mapped into the data directory is no stray folder of it. */
+static void test_inner_tablespace(void **state)
+{
+    struct world w = world_new(CODEC_LZ4);
+    struct restore_result r = {0};
+
+    free(w.new_ts);
+    w.new_ts = xasprintf("%s/spaces/ts", w.target);
+    restore_ok(&w, false, &r);
+    restore_result_release(&r);
+    for (int i = 0; i < 2; i++) {
+        restore_ok(&w, true, &r);
+        expect_tree(&w);
+        restore_result_release(&r);
+    }
+    world_free(&w);
+    (void)state;
+}
+
+/* The tablespace's path is another one, but leads into the data directory itself. */
+static void test_one_folder_twice(void **state)
+{
+    struct world w = world_new(CODEC_LZ4);
+    struct restore_result r = {0};
+    struct ph_err err = {0};
+
+    assert_int_equal(mkdir(w.target, 0700), 0);
+    assert_int_equal(symlink(w.target, w.new_ts), 0);
+    assert_int_equal(restore(&w, false, &r, &err), PH_CONFIG);
+    assert_non_null(strstr(err.text, "one folder"));
+    assert_int_equal(unlink(w.new_ts), 0);
+    assert_int_equal(rmdir(w.target), 0); /* still empty */
+    world_free(&w);
+    (void)state;
+}
+
 static void test_refused(void **state)
 {
     struct world w = world_new(CODEC_LZ4);
@@ -326,6 +390,109 @@ static void test_targets(void **state)
     rb_ok(restore_run(&opts, &r, &err), &err);
     assert_int_equal(access(w.target, F_OK), -1);
     restore_result_release(&r);
+    world_free(&w);
+    (void)state;
+}
+
+/* Archive a segment of zeros whose summary names these restore points and one commit. */
+static void archive_segment(struct world *w, uint64_t segno,
+                            const struct block_summary_event *events, size_t count,
+                            int64_t commit_us)
+{
+    AUTO_FREE uint8_t *bytes = xcalloc(1, 16 * MIB);
+    char name[WAL_NAME_TEXT_BYTES];
+    struct wal_put_opts opts = {.name = name, .bytes = bytes, .len_bytes = 16 * MIB};
+    struct cluster_info cluster;
+    struct wal_put_result result;
+    struct block_summary s;
+    struct wal_archive a;
+    struct wal_put *p;
+    struct ph_err err = {0};
+    struct buf blocks;
+
+    rb_ok(catalogue_cluster_load(w->repo.store, RB_CLUSTER, &cluster, &err), &err);
+    wal_archive_init(&a, w->repo.store, &cluster, 0);
+    (void)wal_segment_name(1, segno, 16 * MIB, name, sizeof name);
+    block_summary_init(&s);
+    s.major = 15;
+    s.sysid = w->repo.system_id;
+    s.tli = s.first_tli = 1;
+    s.seg_bytes = 16 * MIB;
+    s.page_bytes = 8192;
+    s.end = WAL_END_SWITCH;
+    s.start_lsn = wal_segno_start_lsn(segno, 16 * MIB);
+    s.end_lsn = s.start_lsn + 4096;
+    s.last_lsn = s.start_lsn + 4000;
+    s.record_count = count + 1;
+    s.first_xact_us = s.last_xact_us = s.max_xact_us = commit_us;
+    s.last_xact_lsn = s.last_lsn;
+    s.events = xcalloc(count + 1, sizeof *s.events);
+    memcpy(s.events, events, count * sizeof *events);
+    s.events_count = s.events_cap = count;
+    buf_init(&blocks, MIB);
+    rb_ok(block_summary_encode(&s, &blocks, &err), &err);
+    block_summary_release(&s);
+    opts.ready_bytes = opts.len_bytes;
+    rb_ok(wal_put_begin(&a, &opts, &p, &err), &err);
+    rb_ok(wal_put_commit(p, &blocks, &result, &err), &err);
+    buf_release(&blocks);
+}
+
+static enum ph_rc choose(struct world *w, struct restore_target target, size_t *ret_notes,
+                         struct ph_err *err)
+{
+    struct restore_opts opts = {.store = w->repo.store,
+                                .cluster = RB_CLUSTER,
+                                .path = w->target,
+                                .target = target,
+                                .workers = 1,
+                                .dry_run = true};
+    struct restore_result r = {0};
+    enum ph_rc rc = restore_run(&opts, &r, err);
+
+    *ret_notes = r.note_count;
+    restore_result_release(&r);
+    return rc;
+}
+
+/* Targets in the archived WAL, judged as the server will judge them. */
+static void test_targets_in_wal(void **state)
+{
+    const struct block_summary_event early[] = {
+        {.kind = BLOCK_EVENT_RESTORE_POINT, .lsn = 0x2000080, .name = "twice"},
+        {.kind = BLOCK_EVENT_RESTORE_POINT, .lsn = 0x2000200, .name = "once"},
+    };
+    const struct block_summary_event late[] = {
+        {.kind = BLOCK_EVENT_RESTORE_POINT, .lsn = 0x3000100, .name = "twice"}};
+    const int64_t last_us = INT64_C(1790000005000000);
+    struct restore_target target = {.kind = RESTORE_TO_LSN, .lsn = 0x3000100};
+    struct world w = world_new(CODEC_LZ4);
+    struct ph_err err = {0};
+    size_t notes = 0;
+
+    /* The backup has segment 2 itself: what is archived behind it is reached. */
+    archive_segment(&w, 3, late, 1, last_us);
+    rb_ok(choose(&w, target, &notes, &err), &err);
+    target.lsn = 0x4000000; /* no record begins there or behind it */
+    assert_int_equal(choose(&w, target, &notes, &err), PH_REFUSED);
+    target.lsn = 0x2000100;
+    rb_ok(choose(&w, target, &notes, &err), &err);
+    archive_segment(&w, 2, early, 2, INT64_C(1790000000500000));
+    target = (struct restore_target){.kind = RESTORE_TO_NAME, .name = "once"};
+    rb_ok(choose(&w, target, &notes, &err), &err);
+    target.name = "twice";
+    assert_int_equal(choose(&w, target, &notes, &err), PH_REFUSED);
+    assert_non_null(strstr(err.text, "0/2000080 lies before the end"));
+    /* Inclusive, the server looks for a later commit than the target; exclusive, for one at it. */
+    target = (struct restore_target){.kind = RESTORE_TO_TIME, .time_us = last_us - 1};
+    rb_ok(choose(&w, target, &notes, &err), &err);
+    assert_int_equal(notes, 0);
+    target.time_us = last_us;
+    rb_ok(choose(&w, target, &notes, &err), &err);
+    assert_int_equal(notes, 1);
+    target.exclusive = true;
+    rb_ok(choose(&w, target, &notes, &err), &err);
+    assert_int_equal(notes, 0);
     world_free(&w);
     (void)state;
 }
@@ -412,10 +579,18 @@ static void test_damage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fresh),       cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_in_place),    cmocka_unit_test(test_in_place_types),
-        cmocka_unit_test(test_refused),     cmocka_unit_test(test_targets),
-        cmocka_unit_test(test_interrupted), cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_fresh),
+        cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_in_place_types),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_targets),
+        cmocka_unit_test(test_in_place_second_name),
+        cmocka_unit_test(test_inner_tablespace),
+        cmocka_unit_test(test_one_folder_twice),
+        cmocka_unit_test(test_targets_in_wal),
+        cmocka_unit_test(test_interrupted),
+        cmocka_unit_test(test_damage),
     };
 
     log_set_level(LOG_ERROR);

@@ -123,6 +123,17 @@ static enum ph_rc lineage_check(struct choice *c, const struct backup_info *b, p
                     b->timeline);
 }
 
+/* The backup brings the segments up to its end itself; those behind must be in the archive. */
+static ph_lsn reach_behind(struct choice *c, const struct backup_info *b)
+{
+    uint32_t seg_bytes = c->archive.wal.id.wal_segment_size;
+    ph_lsn next_lsn = wal_segno_start_lsn(wal_segno_of_end(b->stop_lsn, seg_bytes) + 1, seg_bytes);
+    ph_lsn reach_lsn =
+        wal_listing_reach(&c->archive.listing, &c->history, next_lsn, &c->gap_tli, &c->gap_segno);
+
+    return MAX_OF(reach_lsn, b->stop_lsn);
+}
+
 /* How far recovery gets; the backup's own WAL must be there, in the archive or in the backup. */
 static enum ph_rc reach_check(struct choice *c, const struct backup_info *b, struct ph_err *err)
 {
@@ -133,7 +144,7 @@ static enum ph_rc reach_check(struct choice *c, const struct backup_info *b, str
     if (c->reach_lsn >= b->stop_lsn)
         return PH_OK;
     if (b->with_wal) {
-        c->reach_lsn = b->stop_lsn;
+        c->reach_lsn = reach_behind(c, b);
         return PH_OK;
     }
     wal_segment_name(c->gap_tli, c->gap_segno, b->wal_segment_size, name, sizeof name);
@@ -153,7 +164,8 @@ static enum ph_rc lsn_check(struct choice *c, const struct backup_info *b, ph_ls
         return err_hint(err,
                         "An older backup is needed; \"pghush info\" shows what can be reached.");
     }
-    if (target <= c->reach_lsn || c->job->opts->standby)
+    /* The server stops at a record that begins at the target or behind it: one must be there. */
+    if (target < c->reach_lsn || target == b->stop_lsn || c->job->opts->standby)
         return PH_OK;
     wal_segment_name(c->gap_tli, c->gap_segno, b->wal_segment_size, name, sizeof name);
     (void)err_set(
@@ -191,7 +203,7 @@ static enum ph_rc summaries_walk(struct choice *c, ph_lsn start_lsn, summary_vis
 
 struct name_search {
     const char *name;
-    ph_lsn after_lsn;
+    ph_lsn from_lsn;
     ph_lsn found_lsn; /* 0: not found */
 };
 
@@ -201,7 +213,7 @@ static bool visit_name(void *ctx, const struct block_summary *s)
 
     for (size_t i = 0; i < s->events_count; i++) {
         const struct block_summary_event *e = &s->events[i];
-        if (e->kind == BLOCK_EVENT_RESTORE_POINT && e->lsn >= n->after_lsn &&
+        if (e->kind == BLOCK_EVENT_RESTORE_POINT && e->lsn >= n->from_lsn &&
             strncmp(e->name, n->name, sizeof e->name - 1) == 0) {
             n->found_lsn = e->lsn;
             return true;
@@ -212,10 +224,19 @@ static bool visit_name(void *ctx, const struct block_summary *s)
 
 static enum ph_rc name_check(struct choice *c, const struct backup_info *b, struct ph_err *err)
 {
-    struct name_search n = {.name = c->target->name, .after_lsn = b->stop_lsn};
+    struct name_search n = {.name = c->target->name, .from_lsn = b->start_lsn};
 
-    if (summaries_walk(c, b->stop_lsn, visit_name, &n, err) != PH_OK)
+    /* The server stops at the first one it meets, and fails where that is before the backup's end. */
+    if (summaries_walk(c, b->start_lsn, visit_name, &n, err) != PH_OK)
         return err->rc;
+    if (n.found_lsn != 0 && n.found_lsn < b->stop_lsn) {
+        (void)err_set(err, PH_REFUSED,
+                      "restore point \"%.64s\" at %X/%X lies before the end of backup %s, %X/%X",
+                      c->target->name, PH_LSN_ARGS(n.found_lsn), b->label,
+                      PH_LSN_ARGS(b->stop_lsn));
+        return err_hint(err, "An older backup is needed, or another target behind it: the server "
+                             "stops at the first restore point of that name.");
+    }
     if (n.found_lsn != 0 || c->job->opts->standby)
         return PH_OK;
     (void)err_set(err, PH_REFUSED, "no restore point \"%.64s\" lies behind backup %s on its path",
@@ -268,12 +289,14 @@ static enum ph_rc time_check(struct choice *c, const struct backup_info *b, stru
     }
     if (last_commit(c, b, &last_us, err) != PH_OK)
         return err->rc;
-    if (c->target->time_us > last_us)
+    /* The server stops before the first commit behind the target (exclusive: at or behind it). */
+    if (c->target->time_us > last_us || (c->target->time_us == last_us && !c->target->exclusive))
         restore_note(
             c->job,
-            "The target time %s is later than the last archived commit (%s): the server "
+            "The target time %s is %s the last archived commit (%s): the server "
             "will end recovery with an error unless more WAL is archived before it gets there.",
-            target, last_us == 0 ? "none" : time_format_iso(last_us, true, other, sizeof other));
+            target, c->target->time_us > last_us ? "later than" : "that of",
+            last_us == 0 ? "none" : time_format_iso(last_us, true, other, sizeof other));
     return PH_OK;
 }
 
