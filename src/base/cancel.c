@@ -26,6 +26,8 @@ void cancel_setup(void)
     (void)sigaction(SIGINT, &sa, NULL);
     (void)sigaction(SIGTERM, &sa, NULL);
     (void)sigaction(SIGPIPE, &ignore, NULL);
+    (void)sigaction(SIGXFSZ, &ignore,
+                    NULL); /* a file size limit is EFBIG then, an error with a name */
 }
 
 bool cancel_requested(void)

@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 
-/* Install the handlers (SIGINT, SIGTERM; SIGPIPE ignored). Once, before threads. */
+/* Install the handlers (SIGINT, SIGTERM; SIGPIPE and SIGXFSZ ignored). Once, before threads. */
 void cancel_setup(void);
 bool cancel_requested(void);
 /* CANCELLED with "cancelled by signal N" once a signal has come, else OK. */

@@ -50,11 +50,10 @@ static void report(struct command_run *run, const struct init_result *result)
                : result->outcome == INIT_UPGRADED ? "has taken its new identity in"
                                                   : "was set up already",
                cfg_str(run->cfg, OPT_REPO), now->pg_major, id);
-    if (result->outcome == INIT_CREATED)
-        buf_printf(&run->text,
-                   "\nIn postgresql.conf, then restart the server and run \"pghush check\":\n\n"
-                   "  archive_mode = on\n  %s\n",
-                   setting);
+    buf_printf(&run->text,
+               "\nIn postgresql.conf, then restart the server and run \"pghush check\":\n\n"
+               "  archive_mode = on\n  %s\n",
+               setting);
 }
 
 enum ph_rc cmd_init(struct command_run *run, struct ph_err *err)

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "io/ring.h"
+#include "format/auto_conf.h"
 
 enum ph_rc command_require_repo(const struct command_run *run, struct ph_err *err)
 {
@@ -119,13 +120,8 @@ char *command_setting(const char *name, const char *command_line)
     char *line;
 
     buf_init(&out, 128 * KIB);
-    buf_printf(&out, "%s = '", name);
-    for (const char *at = command_line; *at != '\0'; at++) {
-        buf_add_u8(&out, (uint8_t)*at);
-        if (*at == '\'')
-            buf_add_u8(&out, '\'');
-    }
-    buf_add_u8(&out, '\'');
+    buf_printf(&out, "%s = ", name);
+    auto_conf_quote(&out, command_line);
     line = xstrdup(buf_cstr(&out));
     buf_release(&out);
     return line;

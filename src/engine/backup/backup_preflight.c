@@ -13,6 +13,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "repo/catalogue.h"
+#include "repo/repo_keys.h"
+
+#define TIMELINE_DIGITS 8
 
 #define CONTROL_LOOKS    20
 #define CONTROL_PAUSE_US 100000u
@@ -162,6 +165,43 @@ static enum ph_rc check_wal_settings(const struct backup_job *job, struct ph_err
     return PH_OK;
 }
 
+struct newest_timeline {
+    uint64_t tli;
+};
+
+static enum ph_rc see_timeline(void *ctx, const struct store_entry *entry, struct ph_err *err)
+{
+    struct newest_timeline *newest = ctx;
+    uint64_t tli;
+
+    (void)err;
+    if (entry->is_prefix && strlen(entry->name) == TIMELINE_DIGITS &&
+        num_parse_hex_u64(entry->name, TIMELINE_DIGITS, &tli) && tli > newest->tli)
+        newest->tli = tli;
+    return PH_OK;
+}
+
+/*
+ * A copy of the cluster that was promoted and archives here takes the name "latest" away from this
+ * server: later restores would follow the copy.
+ */
+static enum ph_rc warn_of_newer_timeline(const struct backup_job *job, struct ph_err *err)
+{
+    struct repo_key key =
+        repo_key_wal_system(job->opts->cluster, job->archive.id.pg_major, job->system);
+    struct newest_timeline newest = {.tli = job->dir.control.checkpoint_tli};
+
+    if (store_list(job->opts->store, key.text, false, see_timeline, &newest, err) != PH_OK)
+        return err->rc;
+    if (newest.tli > job->dir.control.checkpoint_tli)
+        log_warn(
+            "backup.timeline",
+            "the archive holds timeline %llu, newer than the server's timeline %u: a copy of this "
+            "cluster archives here; start copies with archive_mode = off",
+            (unsigned long long)newest.tli, job->dir.control.checkpoint_tli);
+    return PH_OK;
+}
+
 enum ph_rc backup_preflight(struct backup_job *job, struct ph_err *err)
 {
     if (catalogue_cluster_load(job->opts->store, job->opts->cluster, &job->cluster, err) != PH_OK)
@@ -170,7 +210,9 @@ enum ph_rc backup_preflight(struct backup_job *job, struct ph_err *err)
         return err->rc;
     if (open_datadir(job, err) != PH_OK)
         return err->rc;
-    return check_wal_settings(job, err);
+    if (check_wal_settings(job, err) != PH_OK)
+        return err->rc;
+    return warn_of_newer_timeline(job, err);
 }
 
 void backup_preflight_release(struct backup_job *job)
