@@ -7,10 +7,17 @@
 #include "io_scratch.h"
 
 #include "base/buf.h"
+#include "base/le.h"
 #include "base/num.h"
+#include "base/str.h"
+#include "engine/archive/archive_get.h"
+#include "engine/archive/archive_push.h"
 #include "engine/archive/archive_spool.h"
 #include "engine/archive/prefetch.h"
 #include "engine/archive/push_notes.h"
+#include "format/pg_control.h"
+#include "pg_samples.h"
+#include "repo/catalogue.h"
 #include "repo/repo_keys.h"
 #include "repo/wal_put.h"
 
@@ -443,6 +450,102 @@ static void paths_of_the_server(void **state)
     assert_string_equal(given, "/spool");
 }
 
+/* ---- whose files they are ---- */
+
+static void put_file(const char *path, const void *data, size_t len)
+{
+    struct ph_err err;
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+    assert_true(fd >= 0);
+    assert_int_equal(write_full(fd, data, len, &err), PH_OK);
+    assert_int_equal(close(fd), 0);
+}
+
+/* A data directory with pg_wal/00000002.history; ret_control: its pg_control. */
+static char *data_dir_new(struct fixture *f, uint8_t ret_control[PG_CONTROL_FILE_BYTES])
+{
+    static const char *const dirs[] = {"data", "data/global", "data/pg_wal"};
+    static const char history[] = "1\t0/3000000\tno recovery target specified\n";
+    AUTO_FREE char *control = xasprintf("%s/data/global/pg_control", f->dir);
+    AUTO_FREE char *history_path = xasprintf("%s/data/pg_wal/00000002.history", f->dir);
+
+    for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++) {
+        AUTO_FREE char *dir = xasprintf("%s/%s", f->dir, dirs[i]);
+
+        assert_int_equal(mkdir(dir, 0700), 0);
+    }
+    memset(ret_control, 0, PG_CONTROL_FILE_BYTES);
+    assert_int_equal(control_samples[2].major, 15);
+    assert_true(str_unhex(control_samples[2].hex, 320, ret_control));
+    put_file(control, ret_control, PG_CONTROL_FILE_BYTES);
+    put_file(history_path, history, sizeof history - 1);
+    return xasprintf("%s/data", f->dir);
+}
+
+static void cluster_new(struct fixture *f, const char *name, const uint64_t *ids, uint32_t count)
+{
+    struct cluster_info c = {.system_count = count};
+    struct ph_err err;
+
+    (void)snprintf(c.name, sizeof c.name, "%s", name);
+    for (uint32_t i = 0; i < count; i++)
+        c.systems[i] = (struct cluster_system){.system_identifier = ids[i],
+                                               .pg_major = 15,
+                                               .pg_control_version = 1300,
+                                               .catalog_version = 202209061,
+                                               .wal_segment_size = SEG_BYTES,
+                                               .page_size = 8192};
+    assert_int_equal(catalogue_cluster_create(f->store, &c, &err), PH_OK);
+}
+
+/* A history does not name its cluster, so the data directory around it is asked. */
+static void history_of_another_cluster_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t control[PG_CONTROL_FILE_BYTES];
+    AUTO_FREE char *data = data_dir_new(f, control);
+    AUTO_FREE char *path = xasprintf("%s/pg_wal/00000002.history", data);
+    const uint64_t others_id = 5;
+    const uint64_t own_id = get_le64(control);
+    struct archive_push_opts opts = {
+        .path = path, .store = f->store, .cluster = "theirs", .jobs = 1, .batch = 1};
+    struct archive_push_result result;
+    struct ph_err err;
+
+    cluster_new(f, "theirs", &others_id, 1);
+    cluster_new(f, "mine", &own_id, 1);
+    assert_int_equal(archive_push_run(&opts, &result, &err), PH_REFUSED);
+    assert_non_null(strstr(err.text, "system identifier"));
+    opts.cluster = "mine";
+    assert_int_equal(archive_push_run(&opts, &result, &err), PH_OK);
+}
+
+/* Two systems, and a pg_control that does not tell which: that is no "not there". */
+static void unreadable_control_is_no_answer(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t control[PG_CONTROL_FILE_BYTES];
+    AUTO_FREE char *data = data_dir_new(f, control);
+    AUTO_FREE char *control_path = xasprintf("%s/global/pg_control", data);
+    AUTO_FREE char *path = xasprintf("%s/pg_wal/RECOVERYHISTORY", data);
+    const uint64_t ids[] = {get_le64(control), 6};
+    AUTO_FREE char *url = xasprintf("%s/repo", f->dir);
+    const struct store_opts so = {.url = url};
+    const struct archive_get_opts opts = {
+        .name = "00000002.history", .path = path, .store = &so, .cluster = "two"};
+    struct archive_get_result result;
+    struct ph_err err;
+
+    cluster_new(f, "two", ids, 2);
+    assert_int_equal(archive_get_run(&opts, &result, &err), PH_NOT_FOUND);
+    control[40] ^= 1;
+    put_file(control_path, control, sizeof control);
+    assert_int_equal(archive_get_run(&opts, &result, &err), PH_CORRUPT);
+    assert_int_equal(unlink(control_path), 0);
+    assert_int_equal(archive_get_run(&opts, &result, &err), PH_NOT_FOUND);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -457,6 +560,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(any_change_of_the_file_forgets_it, setup, teardown),
         cmocka_unit_test_setup_teardown(damaged_notes_are_no_notes, setup, teardown),
         cmocka_unit_test_setup_teardown(paths_of_the_server, setup, teardown),
+        cmocka_unit_test_setup_teardown(history_of_another_cluster_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(unreadable_control_is_no_answer, setup, teardown),
     };
 
     return cmocka_run_group_tests_name("archive_spool", tests, NULL, NULL);

@@ -56,17 +56,18 @@ static enum ph_rc no_answer(struct ph_err *err)
 
 /*
  * Which of the cluster's systems this server is: its pg_control says. Without one (a person calls) it
- * is the current system.
+ * is the current system. One that cannot be read leaves the question open where there are several: the
+ * current system's "not there" would end an older system's recovery.
  */
 static enum ph_rc choose_system(struct get_call *c, struct ph_err *err)
 {
     struct pg_control control;
-    struct ph_err unused;
+    struct ph_err why = {.rc = PH_NOT_FOUND};
     uint32_t system = 0;
     AUTO_FD fd = -1;
 
-    if (open_dir_at(AT_FDCWD, c->data_dir, true, &fd, &unused) == PH_OK &&
-        datadir_read_control(fd, &control, NULL, &unused) == PH_OK) {
+    if (open_dir_at(AT_FDCWD, c->data_dir, true, &fd, &why) == PH_OK &&
+        datadir_read_control(fd, &control, NULL, &why) == PH_OK) {
         c->is_server = true;
         system = cluster_info_find(c->cluster, control.system_id, control.version->major);
         if (system == 0) {
@@ -77,6 +78,9 @@ static enum ph_rc choose_system(struct get_call *c, struct ph_err *err)
                           control.version->major, c->opts->cluster);
             return err_hint(err, "Check --cluster and the repository's path.");
         }
+    } else if (fd >= 0 && why.rc != PH_NOT_FOUND && c->cluster->system_count > 1) {
+        *err = why;
+        return err_ctx(err, "data directory \"%s\"", c->data_dir);
     }
     wal_archive_init(&c->archive, c->store, c->cluster, system);
     return PH_OK;

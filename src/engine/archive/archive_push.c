@@ -22,6 +22,7 @@
 #include "engine/archive/push_notes.h"
 #include "io/cpus.h"
 #include "io/fdio.h"
+#include "pg/datadir.h"
 #include "repo/catalogue.h"
 #include "repo/repo_keys.h"
 #include "repo/wal_archive.h"
@@ -35,7 +36,8 @@ struct push_call {
     char *path; /* absolute */
     const char *name;
     bool is_segment;
-    int spool_fd; /* -1: none, so no notes */
+    bool names_cluster; /* its own bytes say whose it is */
+    int spool_fd;       /* -1: none, so no notes */
     struct push_notes notes;
 };
 
@@ -125,6 +127,29 @@ static void push_backlog(struct push_call *c, struct archive_push_result *result
         save_notes(c);
 }
 
+/* History and backup files do not name their cluster: the data directory they lie in does. */
+static enum ph_rc check_origin(const struct push_call *c, struct ph_err *err)
+{
+    AUTO_FREE char *wal_dir = path_dir(c->path);
+    AUTO_FREE char *data_dir = path_dir(wal_dir);
+    uint64_t own_id = c->archive.id.system_identifier;
+    struct pg_control control;
+    struct ph_err unused;
+    AUTO_FD fd = -1;
+
+    if (c->names_cluster || open_dir_at(AT_FDCWD, data_dir, true, &fd, &unused) != PH_OK ||
+        datadir_read_control(fd, &control, NULL, &unused) != PH_OK || control.system_id == own_id)
+        return PH_OK;
+    (void)err_set(err, PH_REFUSED,
+                  "\"%s\" is of a server with system identifier %llu, cluster \"%s\" has %llu",
+                  c->name, (unsigned long long)control.system_id, c->archive.cluster,
+                  (unsigned long long)own_id);
+    return err_hint(err,
+                    "Is this the server that cluster \"%s\" was initialised for? After pg_upgrade "
+                    "run `pghush init --upgrade`.",
+                    c->archive.cluster);
+}
+
 static enum ph_rc run(struct push_call *c, struct archive_push_result *result, struct ph_err *err)
 {
     struct push_buffer buffer = {0};
@@ -137,6 +162,8 @@ static enum ph_rc run(struct push_call *c, struct archive_push_result *result, s
         result->duration_us = time_mono_us() - since_us;
         return PH_OK;
     }
+    if (check_origin(c, err) != PH_OK)
+        return err->rc;
     sweep_folder(c);
     rc = push_file(&c->how, c->path, &buffer, &out, err);
     push_buffer_release(&buffer);
@@ -168,6 +195,7 @@ static enum ph_rc call_init(struct push_call *c, const struct archive_push_opts 
                        "\"%s\" is not the name of a WAL segment, history or backup file", shown);
     }
     c->is_segment = kind == WAL_NAME_SEGMENT;
+    c->names_cluster = c->is_segment || kind == WAL_NAME_PARTIAL;
     if (catalogue_cluster_load(opts->store, opts->cluster, cluster, err) != PH_OK)
         return err->rc;
     wal_archive_init(&c->archive, opts->store, cluster, 0);
