@@ -21,6 +21,7 @@
 #include "engine/restore/restore_places.h"
 #include "engine/restore/restore_settings.h"
 #include "engine/restore/restore_tree.h"
+#include "engine/restore/restore_unarchived.h"
 #include "format/auto_conf.h"
 #include "io/cpus.h"
 #include "io/fdio.h"
@@ -110,7 +111,8 @@ static enum ph_rc prepare(struct restore_job *job, struct ph_err *err)
                                              .sha256 = job->backup.manifest_sha256,
                                              .manifest_bytes = job->backup.manifest_bytes},
             &job->reader, err) != PH_OK ||
-        restore_places_judge(job, err) != PH_OK || restore_owners_resolve(job, err) != PH_OK)
+        restore_places_judge(job, err) != PH_OK || restore_unarchived_check(job, err) != PH_OK ||
+        restore_owners_resolve(job, err) != PH_OK)
         return err->rc;
     if (root_look(job, err) != PH_OK)
         return err->rc;

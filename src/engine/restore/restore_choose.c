@@ -34,6 +34,7 @@ struct choice {
     /* Of the candidate at hand. */
     struct tl_history history;
     bool have_history;
+    bool off_line;    /* refused, because it does not lie on the timeline asked for */
     ph_lsn reach_lsn; /* recovery gets there */
     ph_tli gap_tli;
     uint64_t gap_segno;
@@ -280,6 +281,9 @@ static enum ph_rc time_check(struct choice *c, const struct backup_info *b, stru
     int64_t last_us = 0;
 
     time_format_iso(c->target->time_us, true, target, sizeof target);
+    if (c->target->time_us > time_now_us())
+        return err_set(err, PH_REFUSED, "target time %s lies in the future, it is %s now", target,
+                       time_format_iso(time_now_us(), false, other, sizeof other));
     if (c->target->time_us < b->stop_time_us) {
         (void)err_set(err, PH_REFUSED, "target time %s lies before the end of backup %s, %s",
                       target, b->label,
@@ -363,8 +367,14 @@ static enum ph_rc target_check(struct choice *c, const struct backup_info *b, st
 static enum ph_rc candidate_check(struct choice *c, const struct backup_info *b, ph_tli *ret_tli,
                                   struct ph_err *err)
 {
-    if (archive_load(c, b->system, err) != PH_OK || timeline_choose(c, b, ret_tli, err) != PH_OK ||
-        lineage_check(c, b, *ret_tli, err) != PH_OK || reach_check(c, b, err) != PH_OK)
+    c->off_line = false;
+    if (archive_load(c, b->system, err) != PH_OK || timeline_choose(c, b, ret_tli, err) != PH_OK)
+        return err->rc;
+    if (lineage_check(c, b, *ret_tli, err) != PH_OK) {
+        c->off_line = err->rc == PH_REFUSED;
+        return err->rc;
+    }
+    if (reach_check(c, b, err) != PH_OK)
         return err->rc;
     return target_check(c, b, err);
 }
@@ -381,11 +391,12 @@ static enum ph_rc none_fits(struct choice *c, const struct ph_err *newest, struc
         *err = *newest;
         return newest->rc;
     }
+    if (c->all.damaged_count > 0)
+        return err_set(err, PH_CORRUPT,
+                       "cluster \"%s\" has no backup to restore from but %zu damaged: %s",
+                       c->job->opts->cluster, c->all.damaged_count, c->all.damaged[0].text);
     (void)err_set(err, PH_NOT_FOUND, "cluster \"%s\" has no backup to restore from",
                   c->job->opts->cluster);
-    if (c->all.damaged_count > 0)
-        return err_hint(err, "%zu damaged ones were left out, see the warnings.",
-                        c->all.damaged_count);
     return err_hint(err, "Make one with \"pghush --cluster %s backup\".", c->job->opts->cluster);
 }
 
@@ -401,32 +412,74 @@ static void take(struct choice *c, struct backup_info *b, ph_tli tli)
         tli == job->backup.timeline && !wal_listing_has_history(&c->archive.listing, tli);
 }
 
-static enum ph_rc choose_among(struct choice *c, struct ph_err *err)
+/*
+ * The newest backup does not lie on the newest timeline: a copy was promoted beside the server, or the
+ * server that was replaced went on. Nobody but a person knows which of the two lines is meant.
+ */
+static enum ph_rc two_lines(const struct backup_info *strayed, const struct backup_info *fits,
+                            ph_tli tli, struct ph_err *err)
 {
-    struct restore_job *job = c->job;
-    struct ph_err newest = {0};
-    ph_tli tli = 0;
+    (void)err_set(
+        err, PH_REFUSED,
+        "the latest timeline, %u, does not hold the newest backup %s of timeline %u, only "
+        "older ones like %s",
+        tli, strayed->label, strayed->timeline, fits->label);
+    return err_hint(err, "Say which line is meant: --target-timeline %u or --target-timeline %u.",
+                    strayed->timeline, tli);
+}
 
-    if (catalogue_load(job->opts->store, job->opts->cluster, &c->all, err) != PH_OK)
-        return err->rc;
+/*
+ * The newest backup that fits. clean: none whose pages were corrupt at the source.
+ * *ret_index   its place, SIZE_MAX: none fits, and newest tells why
+ */
+static enum ph_rc find_fitting(struct choice *c, bool clean, size_t *ret_index, ph_tli *ret_tli,
+                               struct ph_err *newest, struct ph_err *err)
+{
+    const struct backup_info *strayed = NULL;
+
     for (size_t i = c->all.backup_count; i > 0; i--) {
-        struct backup_info *b = &c->all.backups[i - 1];
+        const struct backup_info *b = &c->all.backups[i - 1];
         struct ph_err why = {0};
-        if (!choosable(c, b))
+        enum ph_rc rc;
+
+        if (!choosable(c, b) || (clean && b->corrupt))
             continue;
-        enum ph_rc rc = candidate_check(c, b, &tli, &why);
+        rc = candidate_check(c, b, ret_tli, &why);
+        if (rc == PH_OK && strayed != NULL)
+            return two_lines(strayed, b, *ret_tli, err);
         if (rc == PH_OK) {
-            take(c, b, tli);
+            *ret_index = i - 1;
             return PH_OK;
         }
         if (rc != PH_REFUSED) {
             *err = why;
             return rc;
         }
-        if (newest.rc == PH_OK)
-            newest = why;
+        if (strayed == NULL && c->off_line && c->target->timeline == RESTORE_TIMELINE_LATEST)
+            strayed = b;
+        if (newest->rc == PH_OK)
+            *newest = why;
     }
-    return none_fits(c, &newest, err);
+    *ret_index = SIZE_MAX;
+    return PH_OK;
+}
+
+static enum ph_rc choose_among(struct choice *c, struct ph_err *err)
+{
+    struct restore_job *job = c->job;
+    struct ph_err newest = {0};
+    size_t index = SIZE_MAX;
+    ph_tli tli = 0;
+
+    if (catalogue_load(job->opts->store, job->opts->cluster, &c->all, err) != PH_OK ||
+        find_fitting(c, true, &index, &tli, &newest, err) != PH_OK)
+        return err->rc;
+    if (index == SIZE_MAX && find_fitting(c, false, &index, &tli, &newest, err) != PH_OK)
+        return err->rc;
+    if (index == SIZE_MAX)
+        return none_fits(c, &newest, err);
+    take(c, &c->all.backups[index], tli);
+    return PH_OK;
 }
 
 static enum ph_rc choose_named(struct choice *c, struct ph_err *err)

@@ -85,7 +85,6 @@ static enum ph_rc set_fill(struct restore_job *job, struct path_set *s, struct p
 struct extras {
     struct restore_job *job;
     struct path_set set;
-    uint64_t ready; /* segments that waited for the archive */
 };
 
 /* Not the backup's, and yet not to be removed here: the marker, mount points' own folder. */
@@ -117,8 +116,6 @@ static enum ph_rc clean_entry(struct extras *x, int fd, const char *name, const 
         AUTO_FREE char *shown = str_escape(path);
         if (spared(path) || of_inner_place(x->job, path))
             return PH_OK;
-        if (str_starts(path, "pg_wal/archive_status/") && str_ends(path, ".ready"))
-            x->ready++;
         log_debug("restore.extra", "removing \"%s\"", shown);
         return restore_remove_at(fd, name, &x->job->result->removed_files, err);
     }
@@ -180,11 +177,5 @@ enum ph_rc restore_remove_extras(struct restore_job *job, struct ph_err *err)
     for (size_t i = 1; i < job->place_count && rc == PH_OK; i++)
         rc = clean_place(&x, &job->places[i], err);
     free(x.set.slots);
-    if (rc == PH_OK && x.ready > 0)
-        restore_note(
-            job,
-            "%llu WAL segments in pg_wal had not been archived yet; they were removed with "
-            "the rest of pg_wal.",
-            (unsigned long long)x.ready);
     return rc;
 }
