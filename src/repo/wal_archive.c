@@ -13,6 +13,7 @@
 
 #include "base/buf.h"
 #include "base/cancel.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/timeutil.h"
@@ -352,22 +353,22 @@ enum ph_rc wal_archive_summary(const struct wal_archive *a, ph_tli tli, uint64_t
     (void)snprintf(blocks_name, sizeof blocks_name, "%s.blocks", name);
     buf_init(&content, SUMMARY_BYTES_MAX);
     rc = store_get(a->store, key_of(a, blocks_name).text, &content, err);
-    if (rc == PH_NOT_FOUND) {
-        buf_release(&content);
-        return summary_again(a, name, ret_summary, err);
-    }
     if (rc == PH_OK)
         rc = block_summary_decode(content.data, content.len_bytes, &s, err);
     buf_release(&content);
-    if (rc != PH_OK)
-        return in_object(a, blocks_name, rc, err);
-    rc = summary_check(a, tli, segno, &s, err);
-    if (rc != PH_OK) {
-        block_summary_release(&s);
-        return in_object(a, blocks_name, rc, err);
+    if (rc == PH_OK) {
+        rc = summary_check(a, tli, segno, &s, err);
+        if (rc != PH_OK)
+            block_summary_release(&s);
     }
-    *ret_summary = s;
-    return PH_OK;
+    if (rc == PH_CORRUPT)
+        log_warn("archive.summary", "made anew from its segment: %s/%s: %s", store_name(a->store),
+                 key_of(a, blocks_name).text, err->text);
+    if (rc == PH_NOT_FOUND || rc == PH_CORRUPT)
+        return summary_again(a, name, ret_summary, err);
+    if (rc == PH_OK)
+        *ret_summary = s;
+    return rc;
 }
 
 /* ---- waiting ---- */

@@ -16,6 +16,7 @@
 #include "repo/repo_keys.h"
 #include "repo/wal_listing.h"
 #include "repo/wal_put.h"
+#include "wal_build.h"
 
 #define SEG_BYTES WAL_SEG_BYTES_MIN
 #define SYSTEM_ID UINT64_C(7714093090374743646)
@@ -255,6 +256,32 @@ static void summary_of_the_refused_goes(void **state)
     assert_int_equal(wal_put_commit(p, &blocks, &result, &err), PH_REFUSED);
     assert_int_equal(store_stat(f->store, key.text, &size, &err), PH_NOT_FOUND);
     buf_release(&blocks);
+}
+
+/* Damaged or absent: the segment tells the same. */
+static void summary_is_made_anew(void **state)
+{
+    struct fixture *f = *state;
+    AUTO_FREE char *name = xasprintf("%s.blocks", segment(WB_SEGNO));
+    struct repo_key key = repo_key_wal_file("main", 15, 1, name);
+    struct wal_build w = wb_new(15, 1);
+    struct content c = {w.bytes, SEG_BYTES, CODEC_NONE, false};
+    struct block_summary s;
+    struct ph_err err;
+
+    (void)wb_add_block(&w, 16384, 7);
+    f->archive.id.system_identifier = WB_SYSID;
+    assert_int_equal(put(f, segment(WB_SEGNO), &c, NULL, &err), PH_OK);
+    for (int damaged = 0; damaged < 2; damaged++) {
+        if (damaged)
+            assert_int_equal(store_put(f->store, key.text, "no summary", 10, false, &err), PH_OK);
+        assert_int_equal(wal_archive_summary(&f->archive, 1, WB_SEGNO, &s, &err), PH_OK);
+        assert_int_equal(s.record_count, 1);
+        assert_int_equal(s.rels_count, 1);
+        block_summary_release(&s);
+    }
+    assert_int_equal(wal_archive_summary(&f->archive, 1, WB_SEGNO + 1, &s, &err), PH_NOT_FOUND);
+    wb_free(&w);
 }
 
 static void partial_and_whole_are_two_files(void **state)
@@ -542,6 +569,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(same_content_again_writes_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(other_content_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(summary_of_the_refused_goes, setup, teardown),
+        cmocka_unit_test_setup_teardown(summary_is_made_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(partial_and_whole_are_two_files, setup, teardown),
         cmocka_unit_test_setup_teardown(names_that_are_none, setup, teardown),
         cmocka_unit_test_setup_teardown(every_flipped_bit_is_noticed, setup, teardown),

@@ -291,8 +291,12 @@ static enum ph_rc time_check(struct choice *c, const struct backup_info *b, stru
         return err_hint(err,
                         "An older backup is needed; \"pghush info\" shows what can be reached.");
     }
-    if (last_commit(c, b, &last_us, err) != PH_OK)
-        return err->rc;
+    if (last_commit(c, b, &last_us, err) != PH_OK) {
+        if (err->rc != PH_CORRUPT)
+            return err->rc;
+        restore_note(c->job, "The time of the last archived commit is not known: %s.", err->text);
+        return PH_OK;
+    }
     /* The server stops before the first commit behind the target (exclusive: at or behind it). */
     if (c->target->time_us > last_us || (c->target->time_us == last_us && !c->target->exclusive))
         restore_note(
