@@ -236,6 +236,42 @@ def test_latest_timeline_that_forked_before_the_backup(story, folder):
         copy.wait_recovered()
 
 
+def test_promoted_copy_does_not_take_latest_away(story, folder):
+    """A copy was promoted and archives beside production: default restores ask which line is meant; backup warns."""
+    server, tool, label, first, second = story()
+    branch = recovered_server(tool, server, "copy", "--target-name", "first", archive_mode="on")
+    branch.archive_all()
+    branch.stop()
+    result = tool.run("backup")
+    assert "timeline 2" in result.err, result
+    expected = oracle.fingerprint(server)
+    server.archive_all()
+    tool.fails("restore", folder + "/x", rc=REFUSED, says=("--target-timeline 1", "--target-timeline 2"))
+    assert not os.path.exists(folder + "/x") or os.listdir(folder + "/x") == []
+    restore_and_accept(tool, server, expected, "--target-timeline", "1", name="production")
+
+
+def test_delta_keeps_wal_that_nobody_else_has(archived, folder):
+    """pg_wal holds segments the archive lacks: refused before anything is touched; fine once they are archived."""
+    server, tool = archived()
+    server.sql("create table t as select g from generate_series(1, 100) g")
+    tool.backup()
+    server.sql("alter system set archive_command = '/bin/false'")
+    server.sql("select pg_reload_conf()")
+    server.sql("insert into t select g from generate_series(101, 200) g")
+    waiting = server.switch_wal()
+    server.stop("immediate")
+    before = files_of(server.pgdata)
+    for options in (("--dry-run",), ()):
+        tool.fails("restore", "--delta", *options, rc=REFUSED, says=("not in the archive", waiting))
+    assert files_of(server.pgdata) == before
+    tool.run("archive-push", os.path.join(server.pgdata, "pg_wal", waiting))
+    tool.run("restore", "--delta", "--target-action", "promote")
+    server.start(archive_mode="off")
+    server.wait_recovered()
+    assert server.sql("select count(*) from t") == "200"
+
+
 def written_target(pgdata):
     """The recovery_target_time that restore wrote, as an aware datetime; PostgreSQL takes the last line."""
     with open(pgdata + "/postgresql.auto.conf", encoding="utf-8") as conf:
