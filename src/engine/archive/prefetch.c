@@ -213,7 +213,9 @@ static bool let_go(int lock_fd)
 {
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-    if (null_fd < 0 || dup2(null_fd, 0) < 0 || dup2(null_fd, 1) < 0 || dup2(null_fd, 2) < 0)
+    /* Nor may the data directory stay in use: somebody may want to unmount it. */
+    if (chdir("/") != 0 || null_fd < 0 || dup2(null_fd, 0) < 0 || dup2(null_fd, 1) < 0 ||
+        dup2(null_fd, 2) < 0)
         return false;
     if (lock_fd != KEPT_FD && dup2(lock_fd, KEPT_FD) < 0)
         return false;
