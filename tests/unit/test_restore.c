@@ -427,7 +427,8 @@ static void archive_segment(struct world *w, uint64_t segno,
     s.first_xact_us = s.last_xact_us = s.max_xact_us = commit_us;
     s.last_xact_lsn = s.last_lsn;
     s.events = xcalloc(count + 1, sizeof *s.events);
-    memcpy(s.events, events, count * sizeof *events);
+    for (size_t i = 0; i < count; i++)
+        s.events[i] = events[i];
     s.events_count = s.events_cap = count;
     buf_init(&blocks, MIB);
     rb_ok(block_summary_encode(&s, &blocks, &err), &err);
@@ -491,6 +492,13 @@ static void test_targets_in_wal(void **state)
     rb_ok(choose(&w, target, &notes, &err), &err);
     assert_int_equal(notes, 1);
     target.exclusive = true;
+    rb_ok(choose(&w, target, &notes, &err), &err);
+    assert_int_equal(notes, 0);
+    /* The future is refused, unless the archive knows better than this machine's clock. */
+    target.time_us = INT64_C(2208988800000000);
+    assert_int_equal(choose(&w, target, &notes, &err), PH_REFUSED);
+    assert_non_null(strstr(err.text, "future"));
+    archive_segment(&w, 4, NULL, 0, target.time_us);
     rb_ok(choose(&w, target, &notes, &err), &err);
     assert_int_equal(notes, 0);
     /* Damaged WAL may lie behind the target: it is told, not refused. */

@@ -281,9 +281,6 @@ static enum ph_rc time_check(struct choice *c, const struct backup_info *b, stru
     int64_t last_us = 0;
 
     time_format_iso(c->target->time_us, true, target, sizeof target);
-    if (c->target->time_us > time_now_us())
-        return err_set(err, PH_REFUSED, "target time %s lies in the future, it is %s now", target,
-                       time_format_iso(time_now_us(), false, other, sizeof other));
     if (c->target->time_us < b->stop_time_us) {
         (void)err_set(err, PH_REFUSED, "target time %s lies before the end of backup %s, %s",
                       target, b->label,
@@ -297,6 +294,10 @@ static enum ph_rc time_check(struct choice *c, const struct backup_info *b, stru
         restore_note(c->job, "The time of the last archived commit is not known: %s.", err->text);
         return PH_OK;
     }
+    /* Archived commits decide, for this machine's clock may be behind; a standby waits for it. */
+    if (c->target->time_us > MAX_OF(time_now_us(), last_us) && !c->job->opts->standby)
+        return err_set(err, PH_REFUSED, "target time %s lies in the future, it is %s now", target,
+                       time_format_iso(time_now_us(), false, other, sizeof other));
     /* The server stops before the first commit behind the target (exclusive: at or behind it). */
     if (c->target->time_us > last_us || (c->target->time_us == last_us && !c->target->exclusive))
         restore_note(

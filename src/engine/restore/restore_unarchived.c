@@ -67,7 +67,7 @@ enum ph_rc restore_unarchived_check(struct restore_job *job, struct ph_err *err)
 
     if (!job->in_place)
         return PH_OK;
-    wal_archive_init(&u.archive, job->opts->store, &job->cluster, 0);
+    wal_archive_init(&u.archive, job->opts->store, &job->cluster, job->backup.system);
     rc = look_at_all(job, &u, err);
     if (rc == PH_OK && u.count > 0) {
         (void)err_set(err, PH_REFUSED,
