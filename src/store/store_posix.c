@@ -90,6 +90,8 @@ static enum ph_rc dir_level(struct store_posix *s, const char *part, struct stat
         if (mkdir_at(s->root_fd, part, s->dir_mode, err) == PH_OK) {
             if (fchmodat(s->root_fd, part, s->dir_mode, 0) != 0) /* the umask has no say */
                 return err_sys(err, errno, "could not set the mode of \"%s\"", part);
+            if (s->give && fchownat(s->root_fd, part, s->uid, s->gid, AT_SYMLINK_NOFOLLOW) != 0)
+                return err_sys(err, errno, "could not set the owner of \"%s\"", part);
         } else if (err->rc != PH_EXISTS) {
             return err->rc;
         }
@@ -182,6 +184,17 @@ static enum ph_rc posix_get(struct store *s, const char *key, struct buf *out, s
     return rc == PH_OK ? PH_OK : store_posix_explain(err);
 }
 
+enum ph_rc store_posix_own(const struct store_posix *s, int fd, const char *key, struct ph_err *err)
+{
+    if (fchmod(fd, s->file_mode) != 0)
+        (void)err_sys(err, errno, "could not set the mode of \"%s\"", key);
+    else if (s->give && fchown(fd, s->uid, s->gid) != 0)
+        (void)err_sys(err, errno, "could not set the owner of \"%s\"", key);
+    else
+        return PH_OK;
+    return store_posix_explain(err);
+}
+
 static enum ph_rc posix_put(struct store *s, const char *key, const void *data, size_t len_bytes,
                             bool noreplace, struct ph_err *err)
 {
@@ -192,10 +205,8 @@ static enum ph_rc posix_put(struct store *s, const char *key, const void *data, 
         return err->rc;
     if (atomic_file_create(p->root_fd, key, p->file_mode, &f, err) != PH_OK)
         return fail(key, err);
-    if (fchmod(f.fd, p->file_mode) != 0) {
-        (void)err_sys(err, errno, "could not set the mode of \"%s\"", key);
-        return store_posix_explain(err);
-    }
+    if (store_posix_own(p, f.fd, key, err) != PH_OK)
+        return err->rc;
     if (write_full(f.fd, data, len_bytes, err) != PH_OK)
         return fail(key, err);
     if (atomic_file_commit(&f, noreplace ? ATOMIC_FILE_NOREPLACE : ATOMIC_FILE_REPLACE, err) !=
@@ -499,6 +510,8 @@ static enum ph_rc posix_lock_take(struct store *s, const char *key, struct store
         return err->rc;
     if (open_at(p->root_fd, key, O_RDWR | O_CREAT | O_NOFOLLOW, p->file_mode, &fd, err) != PH_OK)
         return store_posix_explain(err);
+    if (p->give && fchown(fd, p->uid, p->gid) != 0)
+        return err_sys(err, errno, "could not set the owner of \"%s\"", key);
     do {
         rc = flock(fd, LOCK_EX | LOCK_NB);
     } while (rc != 0 && errno == EINTR);
@@ -602,6 +615,9 @@ enum ph_rc store_posix_open(const struct store_opts *opts, struct store **ret_st
     p->root_fd = steal_fd(&root_fd);
     p->file_mode = group ? 0640 : 0600;
     p->dir_mode = group ? 0750 : 0700;
+    p->give = geteuid() == 0 && st.st_uid != 0;
+    p->uid = st.st_uid;
+    p->gid = st.st_gid;
     p->direct = modes[opts->direct];
     p->ring = opts->threads_only ? RING_THREADS : RING_AUTO;
     (void)pthread_mutex_init(&p->lock, NULL);

@@ -19,6 +19,9 @@ struct store_posix {
     int root_fd;
     mode_t file_mode; /* 0600, or 0640 where the root folder gives its group access */
     mode_t dir_mode;
+    bool give; /* we are root: what we make belongs to the root folder's owner */
+    uid_t uid; /* its owner */
+    gid_t gid;
     enum direct_mode direct;
     enum ring_kind ring;
     pthread_mutex_t lock; /* of what follows */
@@ -36,6 +39,10 @@ static inline struct store_posix *store_posix_of(struct store *s)
 
 /* Adds the hint for what a repository's disk can say; returns err's code. */
 enum ph_rc store_posix_explain(struct ph_err *err);
+
+/* Mode and owner of a file that was just made, whatever the umask and whoever we are. */
+MUST_CHECK enum ph_rc store_posix_own(const struct store_posix *s, int fd, const char *key,
+                                      struct ph_err *err);
 
 /* All folders above key exist and stay, whoever made them. */
 MUST_CHECK enum ph_rc store_posix_make_dirs(struct store_posix *s, const char *key,

@@ -88,10 +88,8 @@ enum ph_rc store_posix_upload_begin(struct store *s, const char *key,
         (void)store_posix_explain(err);
         return err_ctx(err, "\"%s\"", key);
     }
-    if (fchmod(f.fd, p->file_mode) != 0) {
-        (void)err_sys(err, errno, "could not set the mode of \"%s\"", key);
-        return store_posix_explain(err);
-    }
+    if (store_posix_own(p, f.fd, key, err) != PH_OK)
+        return err->rc;
     u = xcalloc(1, sizeof *u);
     u->base.store = s;
     u->key = xstrdup(key);
