@@ -14,11 +14,11 @@ help:
 
 build:
 	@tools/dev setup --demo
-	@tools/dev build
+	@tools/dev program
 
 demo:
 	@tools/dev setup --demo
-	@tools/dev build >/dev/null
+	@tools/dev program >/dev/null
 	@tools/demo.sh
 
 check:
