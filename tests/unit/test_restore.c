@@ -283,6 +283,27 @@ static void test_in_place_second_name(void **state)
     (void)state;
 }
 
+/* Below the data directory may be mount points too, such as pg_wal. */
+static void test_lost_and_found(void **state)
+{
+    struct world w = world_new(CODEC_LZ4);
+    struct restore_result r = {0};
+    AUTO_FREE char *folder = at(&w, "base/1/lost+found");
+    AUTO_FREE char *stray = at(&w, "base/1/stray");
+
+    restore_ok(&w, false, &r);
+    restore_result_release(&r);
+    assert_int_equal(mkdir(folder, 0), 0);
+    assert_int_equal(mkdir(stray, 0700), 0);
+    restore_ok(&w, true, &r);
+    restore_result_release(&r);
+    assert_int_equal(access(folder, F_OK), 0);
+    assert_int_equal(access(stray, F_OK), -1);
+    assert_int_equal(rmdir(folder), 0);
+    world_free(&w);
+    (void)state;
+}
+
 /* A tablespace that was mapped into the data directory is no stray folder of it. */
 static void test_inner_tablespace(void **state)
 {
@@ -602,6 +623,7 @@ int main(void)
         cmocka_unit_test(test_targets),
         cmocka_unit_test(test_in_place_second_name),
         cmocka_unit_test(test_inner_tablespace),
+        cmocka_unit_test(test_lost_and_found),
         cmocka_unit_test(test_one_folder_twice),
         cmocka_unit_test(test_targets_in_wal),
         cmocka_unit_test(test_interrupted),

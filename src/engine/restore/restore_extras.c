@@ -90,7 +90,7 @@ struct extras {
 /* Not the backup's, and yet not to be removed here: the marker, mount points' own folder. */
 static bool spared(const char *path)
 {
-    return strcmp(path, RESTORE_MARKER) == 0 || strcmp(path, "lost+found") == 0;
+    return strcmp(path, RESTORE_MARKER) == 0 || strcmp(path_base(path), "lost+found") == 0;
 }
 
 /* A part of the tree has its folder in the data directory: it leads there, or lies in it. */
