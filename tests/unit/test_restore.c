@@ -185,6 +185,7 @@ static void test_settings(void **state)
     assert_non_null(strstr(buf_cstr(&b), "work_mem = '7MB'"));
     assert_null(strstr(buf_cstr(&b), "\nrecovery_target_xid = '9'"));
     assert_non_null(strstr(buf_cstr(&b), "\nrecovery_target_timeline = 'current'"));
+    assert_non_null(strstr(buf_cstr(&b), "\nrecovery_min_apply_delay = '0'"));
     rb_ok(file_read_all(AT_FDCWD, map, &b, &err), &err);
     assert_string_equal(buf_cstr(&b), expected);
     buf_release(&b);

@@ -119,6 +119,8 @@ enum ph_rc restore_settings_text(const struct restore_job *job, const char *old,
     add(&s, "restore_command", o->restore_command != NULL ? o->restore_command : "");
     add_target(&o->target, &s);
     add(&s, "recovery_target_timeline", timeline_value(job, &s));
+    if (!o->standby) /* of a delayed standby's life: recovery to a target would wait, too */
+        add(&s, "recovery_min_apply_delay", "0");
     if (o->standby && o->primary_conninfo != NULL)
         add(&s, "primary_conninfo", o->primary_conninfo);
     snprintf(comment, sizeof comment, "Written by pghush restore from backup %s",
