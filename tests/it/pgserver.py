@@ -170,9 +170,10 @@ class Server:
         _wait_gone(pid)
         for child in children:
             _wait_gone(child)
-        lock = os.path.join(self.pgdata, "postmaster.pid")
-        if os.path.exists(lock):  # init may be slow to reap; a server that starts takes the zombie for a living one
-            os.unlink(lock)
+        # Init may be slow to reap: a server that starts would take the zombie for a living one.
+        for lock in (os.path.join(self.pgdata, "postmaster.pid"), os.path.join(self.socket, ".s.PGSQL.%d.lock" % PORT)):
+            if os.path.exists(lock):
+                os.unlink(lock)
 
     def kill(self):
         """End of the test: immediate stop, then SIGKILL; never fails."""
