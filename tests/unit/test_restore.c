@@ -534,6 +534,41 @@ static void test_targets_in_wal(void **state)
     (void)state;
 }
 
+/* After a promotion in mid-segment the old timeline's segment serves, but not behind the fork. */
+static void test_name_before_the_fork(void **state)
+{
+    static const char history[] = "1\t0/3000100\tno recovery target specified\n";
+    const struct block_summary_event events[] = {
+        {.kind = BLOCK_EVENT_RESTORE_POINT, .lsn = 0x3000080, .name = "before"},
+        {.kind = BLOCK_EVENT_RESTORE_POINT, .lsn = 0x3000200, .name = "behind"},
+    };
+    const struct wal_put_opts opts = {.name = "00000002.history",
+                                      .bytes = (const uint8_t *)history,
+                                      .len_bytes = sizeof history - 1,
+                                      .ready_bytes = sizeof history - 1};
+    struct restore_target target = {.kind = RESTORE_TO_NAME, .name = "before"};
+    struct world w = world_new(CODEC_LZ4);
+    struct wal_put_result result;
+    struct cluster_info cluster;
+    struct wal_archive a;
+    struct wal_put *p;
+    struct ph_err err = {0};
+    size_t notes = 0;
+
+    archive_segment(&w, 3, events, 2, INT64_C(1790000005000000));
+    rb_ok(catalogue_cluster_load(w.repo.store, RB_CLUSTER, &cluster, &err), &err);
+    wal_archive_init(&a, w.repo.store, &cluster, 0);
+    rb_ok(wal_put_begin(&a, &opts, &p, &err), &err);
+    rb_ok(wal_put_commit(p, NULL, &result, &err), &err);
+    rb_ok(choose(&w, target, &notes, &err), &err);
+    target.name = "behind";
+    assert_int_equal(choose(&w, target, &notes, &err), PH_REFUSED);
+    target.timeline = RESTORE_TIMELINE_CURRENT;
+    rb_ok(choose(&w, target, &notes, &err), &err);
+    world_free(&w);
+    (void)state;
+}
+
 /* A restore that broke off leaves a folder on which no server starts, and can be run again. */
 static void test_interrupted(void **state)
 {
@@ -627,6 +662,7 @@ int main(void)
         cmocka_unit_test(test_lost_and_found),
         cmocka_unit_test(test_one_folder_twice),
         cmocka_unit_test(test_targets_in_wal),
+        cmocka_unit_test(test_name_before_the_fork),
         cmocka_unit_test(test_interrupted),
         cmocka_unit_test(test_damage),
     };

@@ -190,6 +190,11 @@ static enum ph_rc summaries_walk(struct choice *c, ph_lsn start_lsn, summary_vis
         ph_tli tli = tl_history_tli_of_segment(&c->history, segno, seg_bytes);
         struct block_summary s;
         enum ph_rc rc = wal_archive_summary(&c->archive.wal, tli, segno, &s, err);
+        /* The new timeline's first segment is not there yet: an ancestor's serves up to the fork. */
+        for (size_t i = c->history.count; rc == PH_NOT_FOUND && i > 0; i--)
+            if (c->history.entries[i - 1].tli < tli)
+                rc = wal_archive_summary(&c->archive.wal, c->history.entries[i - 1].tli, segno, &s,
+                                         err);
         if (rc == PH_NOT_FOUND)
             continue;
         if (rc != PH_OK)
@@ -205,6 +210,7 @@ static enum ph_rc summaries_walk(struct choice *c, ph_lsn start_lsn, summary_vis
 struct name_search {
     const char *name;
     ph_lsn from_lsn;
+    ph_lsn end_lsn;
     ph_lsn found_lsn; /* 0: not found */
 };
 
@@ -214,7 +220,7 @@ static bool visit_name(void *ctx, const struct block_summary *s)
 
     for (size_t i = 0; i < s->events_count; i++) {
         const struct block_summary_event *e = &s->events[i];
-        if (e->kind == BLOCK_EVENT_RESTORE_POINT && e->lsn >= n->from_lsn &&
+        if (e->kind == BLOCK_EVENT_RESTORE_POINT && e->lsn >= n->from_lsn && e->lsn < n->end_lsn &&
             strncmp(e->name, n->name, sizeof e->name - 1) == 0) {
             n->found_lsn = e->lsn;
             return true;
@@ -225,7 +231,8 @@ static bool visit_name(void *ctx, const struct block_summary *s)
 
 static enum ph_rc name_check(struct choice *c, const struct backup_info *b, struct ph_err *err)
 {
-    struct name_search n = {.name = c->target->name, .from_lsn = b->start_lsn};
+    struct name_search n = {
+        .name = c->target->name, .from_lsn = b->start_lsn, .end_lsn = c->reach_lsn};
 
     /* The server stops at the first one it meets, and fails where that is before the backup's end. */
     if (summaries_walk(c, b->start_lsn, visit_name, &n, err) != PH_OK)
