@@ -87,12 +87,15 @@ def write_file(path, text, mode=0o600):
     return path
 
 
-def quiet_caches():
-    """Write back what is dirty and drop what is clean; False where dropping is not permitted."""
+def quiet_caches(names_too=True):
+    """Write back what is dirty and drop what is clean, with or without names and attributes of files.
+
+    False where dropping is not permitted.
+    """
     os.sync()
     try:
         with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as control:
-            control.write("3\n")
+            control.write("3\n" if names_too else "1\n")
     except OSError:
         return False
     return True

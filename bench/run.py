@@ -47,11 +47,13 @@ class Bench:
 
     def __init__(self, options):
         self.runs = options.runs
+        self.priority = options.priority
         self.scratch = host.make_dir(os.path.abspath(options.dir), 0o755)
         self.sizes = dataset.Sizes(options.scale)
         self.entry = host.ensure_user()
         self.report = Report(host.describe())
-        self.report.machine.update(scale=options.scale, runs=options.runs)
+        self.report.machine.update(scale=options.scale, runs=options.runs, priority=options.priority,
+                                   load=os.getloadavg()[0])
         self.tool_group, self.server_group = Group("tool"), Group("server")
         self.meter = Meter(self.entry, self.tool_group, self.server_group, self.scratch)
         self.socket_dir = host.make_dir(f"{self.scratch}/run")
@@ -93,6 +95,7 @@ class Bench:
         return self.known[name]
 
     def pghush(self, name, server=None, **settings):
+        settings["priority"] = self.priority
         return self.tool(name, lambda folder: tools.Pghush(self.meter, folder, server or self.server, self.binary,
                                                            **settings))
 
@@ -124,6 +127,7 @@ def parse(argv):
     parser.add_argument("--dir", default=environment.get("BENCH_DIR", "/var/tmp/pghush-bench"))
     parser.add_argument("--scale", type=int, default=int(environment.get("BENCH_SCALE", dataset.FULL_SCALE)))
     parser.add_argument("--runs", type=int, default=int(environment.get("BENCH_RUNS", 3)))
+    parser.add_argument("--priority", choices=("low", "normal"), default=environment.get("BENCH_PRIORITY", "low"))
     parser.add_argument("--binary", default=environment.get("BENCH_BINARY", "build/pghush"))
     options = parser.parse_args(argv)
     options.rows = options.only.split(",")
