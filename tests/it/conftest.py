@@ -12,6 +12,7 @@ PGHUSH_KEEP      keep the scratch folder
 """
 import glob
 import os
+import signal
 import sys
 import tempfile
 
@@ -42,6 +43,7 @@ MAJORS = chosen_majors()
 
 
 def pytest_configure(config):
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a killed run still stops its servers
     config.addinivalue_line("markers", "quick: part of make check")
     config.addinivalue_line("markers", "long: only in make check-long")
     config.addinivalue_line("markers", "slow: a quick test that make check leaves to make check-long")
