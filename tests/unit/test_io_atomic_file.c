@@ -104,6 +104,7 @@ static void sweep_takes_only_the_dead(void **state)
     struct ph_err err;
     size_t removed = 0;
 
+    assert_non_null(other);
     assert_int_equal(atomic_file_create(AT_FDCWD, path, 0600, &living, &err), PH_OK);
     assert_int_equal(run_with_fault("sql:1:EIO", die_while_writing, *state), 7);
     assert_int_equal(count_names(*state), 3);
