@@ -40,6 +40,8 @@ static void names_come_in_byte_order_with_types(void **state)
     for (size_t i = 0; i < 7; i++) {
         AUTO_FREE char *path = xasprintf("%s/%s", (char *)*state, names[i]);
         AUTO_FD fd = open(path, O_CREAT | O_RDONLY | O_NOFOLLOW, 0600);
+
+        assert_true(fd >= 0 || i == 3 || i == 4); /* those are a folder and a link */
     }
     read_list(*state, &list);
     assert_int_equal(list.count, 7);

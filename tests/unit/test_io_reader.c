@@ -219,6 +219,7 @@ static void only_regular_files(void **state)
     struct ph_err err;
 
     (void)state;
+    assert_non_null(file_path);
     assert_int_equal(mkfifo(fifo, 0600), 0);
     assert_int_equal(symlink("f", link), 0);
     assert_int_equal(reader_open(f->reader, AT_FDCWD, fifo, &file, &err), PH_REFUSED);

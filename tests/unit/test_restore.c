@@ -203,7 +203,6 @@ static void test_in_place(void **state)
     AUTO_FREE char *small = at(&w, "base/1/20150");
     AUTO_FREE char *cut = at(&w, "base/1/16385");
     AUTO_FREE char *stray = at(&w, "base/1/stray");
-    AUTO_FREE char *zero = xcalloc(1, 16);
     const struct timespec times[2] = {{.tv_sec = 1790000000}, {.tv_sec = 1790000000}};
 
     restore_ok(&w, false, &r);

@@ -201,6 +201,8 @@ static void listing_shows_objects_only(void **state)
     struct ph_err err;
     struct buf out;
 
+    assert_non_null(hidden);
+    assert_non_null(odd);
     assert_int_equal(symlink("b", link_path), 0);
     assert_int_equal(store_put(f->store, "b", "12", 2, true, &err), PH_OK);
     assert_int_equal(store_put(f->store, "a/x", "1", 1, true, &err), PH_OK);
