@@ -21,7 +21,7 @@ DAMAGED = (DAMAGE, FAILED, REFUSED)
 def repository(make_server, make_pghush, folder):
     """A backup that stands alone and three segments; the server is stopped."""
     server = make_server(autovacuum="off", archive_command="/bin/false")
-    tool = make_pghush(server, archive_batch=1, with_wal="on", archive_check="off")
+    tool = make_pghush(server, archive_batch=1, with_wal="on")
     server.start()
     tool.init()
     server.sql("create table t as select g as id, md5(g::text) as pad from generate_series(1, 3000) g")
