@@ -281,6 +281,43 @@ static enum ph_rc last_commit(struct choice *c, const struct backup_info *b, int
     }
 }
 
+/* true: the first missing segment has later ones behind it; its name goes to ret_name. */
+static bool gap_name(const struct choice *c, const struct backup_info *b,
+                     char ret_name[WAL_NAME_TEXT_BYTES])
+{
+    uint64_t newest = 0;
+
+    if (!wal_listing_newest(&c->archive.listing, c->gap_tli, &newest) || newest <= c->gap_segno)
+        return false;
+    wal_segment_name(c->gap_tli, c->gap_segno, b->wal_segment_size, ret_name, WAL_NAME_TEXT_BYTES);
+    return true;
+}
+
+/* The target is behind the last commit that recovery meets: behind a gap it cannot be reached. */
+static enum ph_rc beyond_last_commit(struct choice *c, const struct backup_info *b, int64_t last_us,
+                                     struct ph_err *err)
+{
+    char target[TIME_TEXT_BYTES];
+    char last[TIME_TEXT_BYTES] = "none";
+    char gap[WAL_NAME_TEXT_BYTES];
+
+    time_format_iso(c->target->time_us, true, target, sizeof target);
+    if (last_us != 0)
+        time_format_iso(last_us, true, last, sizeof last);
+    if (gap_name(c, b, gap))
+        return err_set(
+            err, PH_REFUSED,
+            "target time %s cannot be reached from backup %s: WAL segment %s is missing, "
+            "the last commit before it is that of %s",
+            target, b->label, gap, last);
+    restore_note(
+        c->job,
+        "The target time %s is %s the last archived commit (%s): the server "
+        "will end recovery with an error unless more WAL is archived before it gets there.",
+        target, c->target->time_us > last_us ? "later than" : "that of", last);
+    return PH_OK;
+}
+
 static enum ph_rc time_check(struct choice *c, const struct backup_info *b, struct ph_err *err)
 {
     char target[TIME_TEXT_BYTES];
@@ -307,12 +344,7 @@ static enum ph_rc time_check(struct choice *c, const struct backup_info *b, stru
                        time_format_iso(time_now_us(), false, other, sizeof other));
     /* The server stops before the first commit behind the target (exclusive: at or behind it). */
     if (c->target->time_us > last_us || (c->target->time_us == last_us && !c->target->exclusive))
-        restore_note(
-            c->job,
-            "The target time %s is %s the last archived commit (%s): the server "
-            "will end recovery with an error unless more WAL is archived before it gets there.",
-            target, c->target->time_us > last_us ? "later than" : "that of",
-            last_us == 0 ? "none" : time_format_iso(last_us, true, other, sizeof other));
+        return beyond_last_commit(c, b, last_us, err);
     return PH_OK;
 }
 
@@ -320,16 +352,13 @@ static enum ph_rc time_check(struct choice *c, const struct backup_info *b, stru
 static void gap_note(struct choice *c, const struct backup_info *b)
 {
     char name[WAL_NAME_TEXT_BYTES];
-    uint64_t newest = 0;
 
-    if (!wal_listing_newest(&c->archive.listing, c->gap_tli, &newest) || newest <= c->gap_segno)
-        return;
-    wal_segment_name(c->gap_tli, c->gap_segno, b->wal_segment_size, name, sizeof name);
-    restore_note(
-        c->job,
-        "WAL segment %s is missing although later ones are archived: recovery ends before it, "
-        "at %X/%X.",
-        name, PH_LSN_ARGS(c->reach_lsn));
+    if (gap_name(c, b, name))
+        restore_note(
+            c->job,
+            "WAL segment %s is missing although later ones are archived: recovery ends before it, "
+            "at %X/%X.",
+            name, PH_LSN_ARGS(c->reach_lsn));
 }
 
 /*
