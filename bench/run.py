@@ -7,6 +7,7 @@ BENCH_DIR.  See docs/benchmarks.md for what each row means.
 """
 
 import argparse
+import fcntl
 import json
 import os
 import shutil
@@ -154,6 +155,11 @@ def main(argv):
     options = parse(argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     host.install_peers()
+    lock = os.open("/run/lock/pghush-bench.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit("bench: another benchmark runs on this machine; two at once would measure each other")
     bench = Bench(options)
     failed = []
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
