@@ -163,7 +163,7 @@ enum ph_rc json_get_name(const json_t *obj, const char *key, char **ret, struct 
     size_t len = strlen(text) / 2;
     AUTO_FREE char *bytes = xcalloc(1, len + 1);
     if (len > NAME_BYTES_MAX || strlen(text) % 2 != 0 || !str_unhex(text, len, (uint8_t *)bytes) ||
-        memchr(bytes, '\0', len) != NULL)
+        strlen(bytes) != len)
         return err_set(err, PH_CORRUPT, "field \"%s\" is not a name in hex", hex_key);
     *ret = steal_ptr(bytes);
     return PH_OK;

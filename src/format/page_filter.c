@@ -65,7 +65,7 @@ static void filter_tids(uint8_t *page, const struct page_layout *l, bool encode)
 
     memset(seen, 0, l->page_bytes / 64);
     for (uint32_t i = 0; i < l->pointers; i++) {
-        uint32_t pointer = get_le32(page + PAGE_HEADER_BYTES + i * LINE_POINTER_BYTES);
+        uint32_t pointer = get_le32(page + PAGE_HEADER_BYTES + (size_t)i * LINE_POINTER_BYTES);
         uint32_t offset = pointer & 0x7fff;
         uint64_t word;
         uint64_t tid;
@@ -93,7 +93,7 @@ static void encode_page(uint8_t *page, uint32_t page_bytes)
         return;
     filter_tids(page, &l, true);
     for (uint32_t i = l.pointers - 1; i > 0; i--) {
-        uint8_t *at = page + PAGE_HEADER_BYTES + i * LINE_POINTER_BYTES;
+        uint8_t *at = page + PAGE_HEADER_BYTES + (size_t)i * LINE_POINTER_BYTES;
 
         put_le32(at, get_le32(at) - get_le32(at - LINE_POINTER_BYTES));
     }
@@ -106,7 +106,7 @@ static void decode_page(uint8_t *page, uint32_t page_bytes)
     if (!layout_of(page, page_bytes, &l))
         return;
     for (uint32_t i = 1; i < l.pointers; i++) {
-        uint8_t *at = page + PAGE_HEADER_BYTES + i * LINE_POINTER_BYTES;
+        uint8_t *at = page + PAGE_HEADER_BYTES + (size_t)i * LINE_POINTER_BYTES;
 
         put_le32(at, get_le32(at) + get_le32(at - LINE_POINTER_BYTES));
     }

@@ -51,13 +51,14 @@ static enum ph_rc fit_memory(struct backup_job *job, struct ph_err *err)
     while (job->opts->read_size_bytes == 0 && job->read_size_bytes > EXTENT_BYTES_MAX &&
            batch_set_bytes_min(job->read_size_bytes, extent_bytes) > job->memory_bytes)
         job->read_size_bytes = (size_t)round_up_u64(job->read_size_bytes / 2, EXTENT_BYTES_MAX);
-    if (batch_set_bytes_min(job->read_size_bytes, extent_bytes) <= job->memory_bytes)
+    uint64_t least_bytes =
+        batch_set_bytes_min(job->read_size_bytes, extent_bytes) + UPLOAD_MEMORY_BYTES;
+    uint64_t memory_bytes = job->memory_bytes + UPLOAD_MEMORY_BYTES;
+    if (least_bytes <= memory_bytes)
         return PH_OK;
     return err_set(
         err, PH_CONFIG, "memory is %llu bytes, but a read-size of %zu bytes needs at least %llu",
-        (unsigned long long)(job->memory_bytes + UPLOAD_MEMORY_BYTES), job->read_size_bytes,
-        (unsigned long long)(batch_set_bytes_min(job->read_size_bytes, extent_bytes) +
-                             UPLOAD_MEMORY_BYTES));
+        (unsigned long long)memory_bytes, job->read_size_bytes, (unsigned long long)least_bytes);
 }
 
 enum ph_rc backup_settings_choose(struct backup_job *job, struct ph_err *err)

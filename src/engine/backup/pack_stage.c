@@ -25,7 +25,7 @@ void pack_stage_init(struct pack_stage *st, struct batch_set *set, struct packer
         .packer = packer,
         .writer = writer,
         .owners = owner_names_new(),
-        .waiting = xcalloc(set->batch_count, sizeof *st->waiting),
+        .waiting = xcalloc(set->batch_count, sizeof(struct batch *)),
         .page_bytes = page_bytes,
     };
 }

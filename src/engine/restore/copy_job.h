@@ -33,7 +33,7 @@
 #define COPY_IN_BYTES    (COPY_OUT_BYTES + 64 * KIB)
 #define COPY_DIRS_MAX    4u
 #define COPY_FILES_MAX   512u
-#define COPY_NAMES_MAX   (COPY_FILES_MAX * 256u)
+#define COPY_NAMES_MAX   ((size_t)COPY_FILES_MAX * 256)
 #define COPY_BUNDLE_MAX  ((size_t)128 * 1024)
 
 /* A folder in which files are made; shared by the jobs that make them. */

@@ -101,7 +101,7 @@ static enum ph_rc oldest_finish(struct write_stage *w, struct ph_err *err)
     struct copy_file *f = w->ended[0];
 
     w->ended_count--;
-    memmove((void *)w->ended, (void *)(w->ended + 1), w->ended_count * sizeof *w->ended);
+    memmove((void *)w->ended, (void *)(w->ended + 1), w->ended_count * sizeof(struct copy_file *));
     return file_finish(w, f, err);
 }
 
