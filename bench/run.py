@@ -49,9 +49,9 @@ class Bench:
     def __init__(self, options):
         self.runs = options.runs
         self.priority = options.priority
+        self.entry = host.ensure_user()
         self.scratch = host.make_dir(os.path.abspath(options.dir), 0o755)
         self.sizes = dataset.Sizes(options.scale)
-        self.entry = host.ensure_user()
         self.report = Report(host.describe())
         self.report.machine.update(scale=options.scale, runs=options.runs, priority=options.priority,
                                    load=os.getloadavg()[0])
