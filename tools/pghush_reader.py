@@ -6,7 +6,7 @@
     pghush_reader.py [--crc] REPO CLUSTER LABEL OUTDIR
 
 Restores a backup byte for byte and checks the sums on the way: SHA-256 of the manifest and of the
-packs, CRC-32C of headers, XXH3 of frames, blocks and extents; with --crc also the CRC-32C of each
+packs, CRC-32C of headers, XXH3 of frames, blocks, pages and extents; with --crc also the CRC-32C of each
 file, which takes Python a second for 10 MB. It is slow and simple on
 purpose: the proof that the document is enough, and the last resort when nothing else is left.
 Tablespaces are written below pg_tblspc/OID as folders; external configuration below OUTDIR.external/.
@@ -29,7 +29,7 @@ FRAME_MAGIC = 0x31464850
 KIND_IMAGE, KIND_DELTA, KIND_BUNDLE = 1, 2, 3
 KIND_LEAF, KIND_PACKS, KIND_INDEX, KIND_OWNERS = 16, 17, 18, 19
 TYPE_DIR, TYPE_FILE, TYPE_LINK = 1, 2, 3
-FLAG_CONTINUATION, FLAG_EXTERNAL = 2, 4
+FLAG_CONTINUATION, FLAG_EXTERNAL, FLAG_NO_CRC = 2, 4, 16
 STORAGE_EXTENTS, STORAGE_BUNDLE = 1, 2
 
 
@@ -150,7 +150,7 @@ class Frame:
             raw.append(unfilter(block, page_log2) if page_log2 else block)
             place += length
         need(place == self.end, f"{what}: frame at byte {at} has the wrong length")
-        self.raw = b"".join(raw)
+        self.raw, self.sum = b"".join(raw), raw_sum
         need(len(self.raw) == raw_len and xxh3(self.raw) == raw_sum, f"{what}: frame at byte {at} damaged")
 
 
@@ -263,7 +263,7 @@ class Packs:
 
     def __init__(self, folder, table):
         self.folder, self.table = folder, table
-        self.place, self.data = None, None
+        self.place, self.data, self.sums = None, None, {}
 
     def get(self, place):
         if self.place != place:
@@ -271,7 +271,7 @@ class Packs:
             path = os.path.join(self.folder, name)
             with open(path, "rb") as file:
                 data = file.read()
-            self.check(path, data, size, digest)
+            self.sums = self.check(path, data, size, digest)
             self.place, self.data = place, data
         return self.data, self.table[place][0]
 
@@ -284,12 +284,30 @@ class Packs:
         need(end[:8] == b"PHPACEND", f"{path}: no trailer")
         need(hashlib.sha256(data[:-32]).digest() == end[32:] == digest, f"{path}: wrong SHA-256")
         index_at, frames = struct.unpack_from("<QI", end, 8)
-        need(index_at + 24 * frames + 64 == size, f"{path}: wrong index")
-        need(struct.unpack_from("<Q", end, 24)[0] == xxh3(data[index_at : index_at + 24 * frames]), f"{path}: index damaged")
+        need(struct.unpack_from("<Q", end, 24)[0] == xxh3(data[index_at:-64]), f"{path}: index damaged")
+        return Packs.page_sums(path, data[index_at:-64], frames)
 
-    def frame(self, place, offset):
+    @staticmethod
+    def page_sums(path, index, frames):
+        """The sums of the pages in each frame, by the frame's offset."""
+        at, sums = 24 * frames, {}
+        for i in range(frames):
+            offset, _, _, _, kind, count, _ = struct.unpack_from("<IIQIBBH", index, 24 * i)
+            need(at + 8 * count <= len(index), f"{path}: page sums cut short")
+            need(kind in (KIND_IMAGE, KIND_DELTA) or count == 0, f"{path}: page sums of a frame without pages")
+            sums[offset] = struct.unpack_from(f"<{count}Q", index, at)
+            at += 8 * count
+        need(at == len(index), f"{path}: wrong index")
+        return sums
+
+    def frame(self, place, offset, page_size=None):
+        """The frame at this offset; with page_size its pages are compared with the page sums."""
         data, name = self.get(place)
-        return Frame(data, offset, name)
+        frame = Frame(data, offset, name)
+        if page_size is not None:
+            found = tuple(xxh3(frame.raw[at : at + page_size]) for at in range(0, len(frame.raw), page_size))
+            need(self.sums.get(offset) == found, f"{name}: wrong page sums of the frame at byte {offset}")
+        return frame
 
 
 class Restore:
@@ -331,14 +349,16 @@ class Restore:
         extent = bytearray(min(extent_size, size - number * extent_size))
         owner = xxh3(record["path"])
         if pages:
-            frame = self.packs.frame(pack, offset)
+            frame = self.packs.frame(pack, offset, page_bytes)
             need(frame.kind == KIND_IMAGE and frame.extent == number and frame.owner == owner, "frame of another extent")
             self.lay_pages(page_bytes, extent, frame, pages)
+        chain = xxh3(bytes(extent))
         for _, delta_pack, delta_offset, _, delta_pages, _ in deltas:
-            frame = self.packs.frame(delta_pack, delta_offset)
+            frame = self.packs.frame(delta_pack, delta_offset, page_bytes)
             need(frame.kind == KIND_DELTA and frame.extent == number and frame.owner == owner, "delta of another extent")
             self.lay_pages(page_bytes, extent, frame, delta_pages)
-        need(xxh3(bytes(extent)) == total, f"extent {number} is damaged")
+            chain = xxh3(struct.pack("<QIQ", chain, delta_pages, frame.sum))
+        need(chain == total, f"extent {number} is damaged")
         return bytes(extent)
 
     def write_file(self, records):
@@ -360,7 +380,10 @@ class Restore:
                     if self.check_crc:
                         crc = crc32c(piece, crc)
         need(written == last["size"], f"{os.fsdecode(path)}: {written} bytes, expected {last['size']}")
-        need(not self.check_crc or crc == last["crc32c"], f"{os.fsdecode(path)}: wrong CRC-32C")
+        if last["flags"] & FLAG_NO_CRC:
+            need(last["crc32c"] == 0, f"{os.fsdecode(path)}: a CRC-32C where none is known")
+        else:
+            need(not self.check_crc or crc == last["crc32c"], f"{os.fsdecode(path)}: wrong CRC-32C")
         os.chmod(path, records[0]["mode"])
         self.files += 1
 

@@ -37,6 +37,7 @@ enum manifest_flag {
     MANIFEST_CONTINUATION = 2, /* more extents of the record before */
     MANIFEST_EXTERNAL = 4,     /* configuration from outside the data directory */
     MANIFEST_LATE = 8,         /* restored after all others, in the order of the manifest */
+    MANIFEST_NO_CRC = 16,      /* extents from older backups: the CRC of the whole is not known */
 };
 
 enum manifest_storage { MANIFEST_NOTHING = 0, MANIFEST_EXTENTS = 1, MANIFEST_BUNDLE = 2 };
@@ -99,7 +100,7 @@ struct manifest_record {
 struct extent_entry {
     uint32_t pack;
     uint32_t frame_offset;
-    uint64_t xxh3;  /* of the extent's logical bytes, zero pages included */
+    uint64_t xxh3; /* of the logical bytes, zero pages included; with deltas: format/extent_sum.h */
     uint32_t pages; /* bit i: page i is in the image frame; 0: there is none */
     uint16_t block_len_minus1[MANIFEST_EXTENT_BLOCKS_MAX];
     uint8_t deltas;

@@ -14,7 +14,8 @@
 #define RECORD_FIXED_BYTES  ((size_t)30) /* behind the path, up to and with the CRC */
 #define RECORD_BUNDLE_BYTES ((size_t)24)
 #define PERMISSIONS_MAX     07777u
-#define FLAGS_ALL           (MANIFEST_PAGES | MANIFEST_CONTINUATION | MANIFEST_EXTERNAL | MANIFEST_LATE)
+#define FLAGS_ALL                                                                                  \
+    (MANIFEST_PAGES | MANIFEST_CONTINUATION | MANIFEST_EXTERNAL | MANIFEST_LATE | MANIFEST_NO_CRC)
 
 bool manifest_path_valid(const char *path, size_t path_len, bool external)
 {
@@ -159,7 +160,9 @@ static bool attrs_agree(const struct manifest_record *r)
         return false;
     if (a->path_len == 0 && a->type != MANIFEST_DIR)
         return false;
-    if ((a->flags & MANIFEST_CONTINUATION) && r->storage != MANIFEST_EXTENTS)
+    if ((a->flags & (MANIFEST_CONTINUATION | MANIFEST_NO_CRC)) && r->storage != MANIFEST_EXTENTS)
+        return false;
+    if ((a->flags & MANIFEST_NO_CRC) && a->crc32c != 0)
         return false;
     if (a->type != MANIFEST_FILE)
         return r->storage == MANIFEST_NOTHING && a->size_bytes == 0 && !(a->flags & MANIFEST_PAGES);

@@ -4,6 +4,7 @@
  */
 #include "format/pack_format.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/le.h"
@@ -55,7 +56,9 @@ void pack_index_entry_encode(const struct pack_index_entry *e, uint8_t out[24])
     put_le32(out + 4, e->len_bytes);
     put_le64(out + 8, e->owner);
     put_le32(out + 16, e->extent);
-    put_le32(out + 20, e->kind);
+    out[20] = e->kind;
+    out[21] = e->sums;
+    put_le16(out + 22, 0);
 }
 
 struct pack_index_entry pack_index_entry_get(const uint8_t *index, uint32_t i)
@@ -67,8 +70,14 @@ struct pack_index_entry pack_index_entry_get(const uint8_t *index, uint32_t i)
         .len_bytes = get_le32(p + 4),
         .owner = get_le64(p + 8),
         .extent = get_le32(p + 16),
-        .kind = get_le32(p + 20),
+        .kind = p[20],
+        .sums = p[21],
     };
+}
+
+uint64_t pack_page_sum_get(const struct pack_trailer *t, const uint8_t *index, uint32_t i)
+{
+    return get_le64(index + t->frames * PACK_INDEX_ENTRY_BYTES + i * PACK_SUM_BYTES);
 }
 
 void pack_trailer_encode(const struct pack_trailer *t, uint8_t out[64])
@@ -79,6 +88,15 @@ void pack_trailer_encode(const struct pack_trailer *t, uint8_t out[64])
     put_le32(out + 20, 0);
     put_le64(out + 24, t->index_xxh3);
     memcpy(out + PACK_TRAILER_SHA_AT, t->sha256, SHA256_BYTES);
+}
+
+/* What is left between index and trailer are whole page sums. */
+static bool sums_fit(const struct pack_trailer *t, uint64_t pack_bytes)
+{
+    uint64_t used = t->index_offset + t->frames * PACK_INDEX_ENTRY_BYTES + PACK_TRAILER_BYTES;
+
+    return used <= pack_bytes && (pack_bytes - used) % PACK_SUM_BYTES == 0 &&
+           (pack_bytes - used) / PACK_SUM_BYTES <= PACK_SUMS_MAX;
 }
 
 enum ph_rc pack_trailer_decode(const uint8_t in[64], uint64_t pack_bytes, struct pack_trailer *ret,
@@ -94,18 +112,22 @@ enum ph_rc pack_trailer_decode(const uint8_t in[64], uint64_t pack_bytes, struct
     memcpy(t.sha256, in + PACK_TRAILER_SHA_AT, SHA256_BYTES);
     if (get_le32(in + 20) != 0 || t.frames > PACK_FRAMES_MAX || pack_bytes > PACK_BYTES_MAX ||
         t.index_offset < PACK_HEADER_BYTES || t.index_offset > pack_bytes ||
-        t.index_offset + t.frames * PACK_INDEX_ENTRY_BYTES + PACK_TRAILER_BYTES != pack_bytes)
+        !sums_fit(&t, pack_bytes))
         return err_set(
             err, PH_CORRUPT, "pack of %llu bytes cannot have %u frames and an index at byte %llu",
             (unsigned long long)pack_bytes, t.frames, (unsigned long long)t.index_offset);
+    t.sums = (uint32_t)((pack_bytes - PACK_TRAILER_BYTES - t.index_offset -
+                         t.frames * PACK_INDEX_ENTRY_BYTES) /
+                        PACK_SUM_BYTES);
     *ret = t;
     return PH_OK;
 }
 
 enum ph_rc pack_index_check(const struct pack_trailer *t, const uint8_t *index, struct ph_err *err)
 {
-    uint64_t sum = xxh3_64(index, t->frames * PACK_INDEX_ENTRY_BYTES);
+    uint64_t sum = xxh3_64(index, pack_index_bytes(t));
     uint64_t at = PACK_HEADER_BYTES;
+    uint64_t sums = 0;
 
     if (sum != t->index_xxh3)
         return err_set(err, PH_CORRUPT, "pack index has checksum %016llx, expected %016llx",
@@ -115,8 +137,15 @@ enum ph_rc pack_index_check(const struct pack_trailer *t, const uint8_t *index, 
         if (e.offset != at)
             return err_set(err, PH_CORRUPT, "frame %u of the pack index is at byte %u, not at %llu",
                            i, e.offset, (unsigned long long)at);
+        if (e.sums > PACK_FRAME_SUMS_MAX || get_le16(index + i * PACK_INDEX_ENTRY_BYTES + 22) != 0)
+            return err_set(err, PH_CORRUPT, "frame %u of the pack index cannot have %u page sums",
+                           i, e.sums);
         at += e.len_bytes;
+        sums += e.sums;
     }
+    if (sums != t->sums)
+        return err_set(err, PH_CORRUPT, "frames of the pack have %llu page sums, it holds %u",
+                       (unsigned long long)sums, t->sums);
     if (at != t->index_offset)
         return err_set(err, PH_CORRUPT, "frames of the pack end at byte %llu, its index is at %llu",
                        (unsigned long long)at, (unsigned long long)t->index_offset);

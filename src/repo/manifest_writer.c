@@ -426,6 +426,14 @@ enum ph_rc manifest_writer_end_file(struct manifest_writer *w, uint64_t size_byt
     return record_add(w, &r, err);
 }
 
+enum ph_rc manifest_writer_end_file_no_crc(struct manifest_writer *w, uint64_t size_bytes,
+                                           struct ph_err *err)
+{
+    if (size_bytes > 0)
+        w->file.attrs.flags |= MANIFEST_NO_CRC;
+    return manifest_writer_end_file(w, size_bytes, 0, err);
+}
+
 enum ph_rc manifest_writer_late(struct manifest_writer *w, struct ph_err *err)
 {
     PH_ASSERT(!w->late && !w->in_file);

@@ -56,7 +56,10 @@ void manifest_writer_abort(struct manifest_writer *w);
 MUST_CHECK enum ph_rc manifest_writer_owner(struct manifest_writer *w, const char *user_group,
                                             uint16_t *ret_owner, struct ph_err *err);
 
-/* Name a pack; run is "STAMP-RUN". ret_place is what entries carry in `pack`. */
+/*
+ * Name a pack; run is "STAMP-RUN". ret_place is what entries carry in `pack`. A pack of an older run
+ * is named likewise, and sealed right after with what is known of it.
+ */
 MUST_CHECK enum ph_rc manifest_writer_pack_begin(struct manifest_writer *w, const char *run,
                                                  uint32_t sequence, uint32_t *ret_place,
                                                  struct ph_err *err);
@@ -88,6 +91,12 @@ MUST_CHECK enum ph_rc manifest_writer_add_extents(struct manifest_writer *w,
 /* The file's true size and CRC. A file that turned out empty has no extents: that is fine. */
 MUST_CHECK enum ph_rc manifest_writer_end_file(struct manifest_writer *w, uint64_t size_bytes,
                                                uint32_t crc32c, struct ph_err *err);
+/*
+ * The same for a file with extents of older backups, whose CRC is not known: its last record gets
+ * MANIFEST_NO_CRC.
+ */
+MUST_CHECK enum ph_rc manifest_writer_end_file_no_crc(struct manifest_writer *w,
+                                                      uint64_t size_bytes, struct ph_err *err);
 
 /* All entries from now on are late. Their flag is set by the writer. */
 MUST_CHECK enum ph_rc manifest_writer_late(struct manifest_writer *w, struct ph_err *err);

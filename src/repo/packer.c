@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The packer (packer.h). The SHA-256 runs along with the bytes; the index of the open pack is the only
- * thing that grows, 24 bytes a frame.
+ * thing that grows, 24 bytes a frame and 8 a page.
  */
 #include "repo/packer.h"
 
@@ -19,6 +19,7 @@
 
 #define RUN_RANDOM_BYTES 4
 #define INDEX_BYTES_MAX  (16 * MIB) /* 700,000 frames: a pack of tiny frames is sealed earlier */
+#define SUMS_BYTES_MAX   (PACK_SUMS_MAX * PACK_SUM_BYTES) /* likewise */
 #define PACKS_MAX        ((size_t)16 * 1024 * 1024)
 
 struct packer {
@@ -33,6 +34,7 @@ struct packer {
     struct sha256 sha;
     uint64_t offset; /* next byte of the open pack */
     struct buf index;
+    struct buf sums; /* page sums, as they will stand behind the index */
     uint32_t frames;
 
     struct packer_pack *packs;
@@ -58,7 +60,8 @@ enum ph_rc packer_new(const struct packer_opts *opts, struct packer **ret_packer
     p->run = xasprintf("%s-%s", opts->stamp, hex);
     p->system_id = opts->system_id;
     p->pack_size_bytes = MIN_OF(opts->pack_size_bytes, PACK_BYTES_MAX);
-    buf_init(&p->index, INDEX_BYTES_MAX);
+    buf_init(&p->index, INDEX_BYTES_MAX + SUMS_BYTES_MAX);
+    buf_init(&p->sums, SUMS_BYTES_MAX);
     *ret_packer = p;
     return PH_OK;
 }
@@ -71,6 +74,7 @@ void packer_free(struct packer *p)
         sha256_release(&p->sha);
     store_upload_abort(p->upload);
     buf_release(&p->index);
+    buf_release(&p->sums);
     free(p->cluster);
     free(p->label);
     free(p->run);
@@ -124,6 +128,7 @@ static enum ph_rc begin_pack(struct packer *p, struct ph_err *err)
     p->offset = 0;
     p->frames = 0;
     buf_reset(&p->index);
+    buf_reset(&p->sums);
     return put(p, raw, sizeof raw, err);
 }
 
@@ -143,6 +148,7 @@ static enum ph_rc seal_pack(struct packer *p, struct ph_err *err)
     uint8_t raw[PACK_TRAILER_BYTES];
     struct packer_pack *pack = next_pack(p);
 
+    buf_add(&p->index, p->sums.data, p->sums.len_bytes);
     if (buf_check(&p->index, "the index of a pack", err) != PH_OK)
         return err->rc;
     trailer.index_xxh3 = xxh3_64(p->index.data, p->index.len_bytes);
@@ -164,24 +170,28 @@ static enum ph_rc seal_pack(struct packer *p, struct ph_err *err)
     return PH_OK;
 }
 
-static bool is_full(const struct packer *p, size_t frame_len)
+static bool is_full(const struct packer *p, size_t frame_len, size_t sum_count)
 {
-    uint64_t tail = p->index.len_bytes + PACK_INDEX_ENTRY_BYTES + PACK_TRAILER_BYTES;
+    size_t sums_len = p->sums.len_bytes + sum_count * PACK_SUM_BYTES;
+    uint64_t tail = p->index.len_bytes + PACK_INDEX_ENTRY_BYTES + sums_len + PACK_TRAILER_BYTES;
 
     return p->frames > 0 && (p->offset + frame_len + tail > p->pack_size_bytes ||
-                             p->index.len_bytes + PACK_INDEX_ENTRY_BYTES > INDEX_BYTES_MAX);
+                             p->index.len_bytes + PACK_INDEX_ENTRY_BYTES > INDEX_BYTES_MAX ||
+                             sums_len > SUMS_BYTES_MAX);
 }
 
 enum ph_rc packer_add(struct packer *p, const uint8_t *frame, size_t len_bytes,
-                      struct packer_place *ret_place, struct ph_err *err)
+                      const uint64_t *page_sums, size_t sum_count, struct packer_place *ret_place,
+                      struct ph_err *err)
 {
     struct frame_head head;
     struct pack_index_entry entry;
     uint8_t raw[PACK_INDEX_ENTRY_BYTES];
 
+    PH_ASSERT(sum_count <= PACK_FRAME_SUMS_MAX);
     if (frame_peek(frame, &head, err) != PH_OK)
         return err->rc;
-    if (p->upload != NULL && is_full(p, len_bytes) && seal_pack(p, err) != PH_OK)
+    if (p->upload != NULL && is_full(p, len_bytes, sum_count) && seal_pack(p, err) != PH_OK)
         return err->rc;
     if (p->upload == NULL && begin_pack(p, err) != PH_OK)
         return err->rc;
@@ -190,7 +200,8 @@ enum ph_rc packer_add(struct packer *p, const uint8_t *frame, size_t len_bytes,
         .len_bytes = (uint32_t)len_bytes,
         .owner = head.owner,
         .extent = head.extent,
-        .kind = (uint32_t)head.kind,
+        .kind = (uint8_t)head.kind,
+        .sums = (uint8_t)sum_count,
     };
     ret_place->pack = (uint32_t)p->pack_count;
     ret_place->offset = entry.offset;
@@ -198,6 +209,8 @@ enum ph_rc packer_add(struct packer *p, const uint8_t *frame, size_t len_bytes,
         return err->rc;
     pack_index_entry_encode(&entry, raw);
     buf_add(&p->index, raw, sizeof raw);
+    for (size_t i = 0; i < sum_count; i++)
+        buf_add_le64(&p->sums, page_sums[i]);
     p->frames++;
     return PH_OK;
 }

@@ -49,8 +49,16 @@ void packer_free(struct packer *p);
  */
 void packer_discard(struct packer *p);
 
-/* Append one encoded frame (docs/format.md), borrowed for the call. Errors: IO, NO_SPACE, AUTH. */
+/*
+ * Append one encoded frame (docs/format.md).
+ *
+ * frame      len_bytes bytes; borrowed for the call
+ * page_sums  XXH3 of each page in the raw bytes, before the page filter; sum_count is 0 (and page_sums may be
+ *            NULL) for a frame without pages, at most 32. Borrowed for the call
+ * Errors     IO, NO_SPACE, AUTH
+ */
 MUST_CHECK enum ph_rc packer_add(struct packer *p, const uint8_t *frame, size_t len_bytes,
+                                 const uint64_t *page_sums, size_t sum_count,
                                  struct packer_place *ret_place, struct ph_err *err);
 
 /* Seal the pack that is open. */

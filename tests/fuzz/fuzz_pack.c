@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A pack's header, trailer and index.
+ * A pack's header, trailer, index and page sums.
  */
 #include "fuzz_target.h"
+
+#include <stdlib.h>
 
 #include "format/pack_format.h"
 
@@ -18,8 +20,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
     if (pack_trailer_decode(data + len_bytes - PACK_TRAILER_BYTES, len_bytes, &trailer, &err) !=
         PH_OK)
         return 0;
-    if (pack_index_check(&trailer, data + trailer.index_offset, &err) == PH_OK)
-        for (uint32_t i = 0; i < trailer.frames; i++)
-            (void)pack_index_entry_get(data + trailer.index_offset, i);
+    const uint8_t *index = data + trailer.index_offset;
+    if (pack_index_check(&trailer, index, &err) != PH_OK)
+        return 0;
+    uint32_t sums = 0;
+    for (uint32_t i = 0; i < trailer.frames; i++)
+        for (uint32_t n = pack_index_entry_get(index, i).sums; n > 0; n--)
+            (void)pack_page_sum_get(&trailer, index, sums++);
+    if (sums != trailer.sums)
+        abort();
     return 0;
 }

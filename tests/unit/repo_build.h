@@ -75,16 +75,20 @@ static inline struct packer_place rb_frame(struct repo_build *b, struct frame_sp
     struct packer_place place;
     struct ph_err err = {0};
 
+    uint64_t sums[32];
+    size_t sum_count = 0;
+
     spec.raw = raw;
     for (uint32_t page = 0; page < 32; page++) {
         if (!((spec.pages >> page) & 1))
             continue;
         size_t part = MIN_OF(len - (size_t)page * RB_PAGE, (size_t)RB_PAGE);
         memcpy(raw + spec.raw_len, extent + (size_t)page * RB_PAGE, part);
+        sums[sum_count++] = xxh3_64(raw + spec.raw_len, part);
         spec.raw_len += part;
     }
     rb_ok(frame_encode(&spec, b->codec, out, 2 * RB_EXTENT, head, &err), &err);
-    rb_ok(packer_add(b->packer, out, frame_bytes(head), &place, &err), &err);
+    rb_ok(packer_add(b->packer, out, frame_bytes(head), sums, sum_count, &place, &err), &err);
     while (b->packs_named <= place.pack) {
         uint32_t at;
         rb_ok(manifest_writer_pack_begin(b->writer, packer_run(b->packer), ++b->packs_named, &at,
@@ -227,7 +231,7 @@ static inline void rb_bundle(struct repo_build *b, const char *prefix, unsigned 
         spec.raw_len += len;
     }
     rb_ok(frame_encode(&spec, b->codec, out, 256 * KIB, &head, &err), &err);
-    rb_ok(packer_add(b->packer, out, frame_bytes(&head), &place, &err), &err);
+    rb_ok(packer_add(b->packer, out, frame_bytes(&head), NULL, 0, &place, &err), &err);
     uint32_t at = 0;
     while (b->packs_named <= place.pack)
         rb_ok(manifest_writer_pack_begin(b->writer, packer_run(b->packer), ++b->packs_named, &at,

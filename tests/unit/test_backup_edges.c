@@ -13,6 +13,7 @@
 
 #include "codec/checksum.h"
 #include "format/frame.h"
+#include "format/pack_format.h"
 #include "format/pg_page.h"
 #include "repo/manifest_reader.h"
 #include "repo/repo_keys.h"
@@ -382,11 +383,31 @@ static void many_tiny_frames_make_two_packs(void **state)
     size_t count;
 
     for (unsigned i = 0; i < 720000; i++)
-        assert_int_equal(packer_add(p, frame, len, &place, &err), PH_OK);
+        assert_int_equal(packer_add(p, frame, len, NULL, 0, &place, &err), PH_OK);
     assert_int_equal(place.pack, 1);
     assert_int_equal(packer_finish(p, &err), PH_OK);
     (void)packer_packs(p, &count);
     assert_int_equal(count, 2);
+    packer_free(p);
+}
+
+/* So are its page sums: 2 Mi of them at most. */
+static void many_page_sums_make_two_packs(void **state)
+{
+    struct packer *p = new_packer(*state, GIB);
+    static const uint64_t sums[PACK_FRAME_SUMS_MAX];
+    uint8_t frame[128];
+    size_t len = tiny_frame(frame);
+    struct packer_place place;
+    struct ph_err err;
+
+    for (unsigned i = 0; i < PACK_SUMS_MAX / PACK_FRAME_SUMS_MAX; i++)
+        assert_int_equal(packer_add(p, frame, len, sums, PACK_FRAME_SUMS_MAX, &place, &err), PH_OK);
+    assert_int_equal(place.pack, 0);
+    assert_int_equal(packer_add(p, frame, len, NULL, 0, &place, &err), PH_OK);
+    assert_int_equal(place.pack, 0);
+    assert_int_equal(packer_add(p, frame, len, sums, 1, &place, &err), PH_OK);
+    assert_int_equal(place.pack, 1);
     packer_free(p);
 }
 
@@ -420,7 +441,7 @@ static void discarded_packs_are_gone(void **state)
     struct ph_err err;
 
     for (unsigned i = 0; i < 8; i++)
-        assert_int_equal(packer_add(p, frame, len, &place, &err), PH_OK);
+        assert_int_equal(packer_add(p, frame, len, NULL, 0, &place, &err), PH_OK);
     assert_true(packs_in(f->store) > 2);
     packer_discard(p);
     packer_free(p);
@@ -443,7 +464,7 @@ static void seal_a_run(struct fixture *f, const char *stamp, char ret_run[64])
 
     assert_int_equal(packer_new(&opts, &p, &err), PH_OK);
     for (unsigned i = 0; i < 8; i++)
-        assert_int_equal(packer_add(p, frame, len, &place, &err), PH_OK);
+        assert_int_equal(packer_add(p, frame, len, NULL, 0, &place, &err), PH_OK);
     assert_int_equal(packer_finish(p, &err), PH_OK);
     (void)snprintf(ret_run, 64, "%s", packer_run(p));
     packer_free(p);
@@ -529,6 +550,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(externals_are_looked_at_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(recycled_wal_is_noticed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(many_tiny_frames_make_two_packs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(many_page_sums_make_two_packs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(discarded_packs_are_gone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(debris_goes_what_is_named_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(unreadable_manifest_protects_all, set_up, tear_down),

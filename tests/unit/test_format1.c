@@ -14,9 +14,11 @@
 
 #include "base/buf.h"
 #include "base/jsonx.h"
+#include "base/le.h"
 #include "base/mem.h"
 #include "format/backup_info.h"
 #include "format/cluster_info.h"
+#include "format/frame.h"
 #include "format/manifest_format.h"
 #include "format/pack_format.h"
 #include "format/sealed_json.h"
@@ -239,6 +241,122 @@ static void test_newer_format_is_refused(void **state)
     buf_release(&text);
 }
 
+/* Index and page sums of three frames with 2, 0 and 3 page sums, and their trailer. */
+static size_t index_of(uint8_t index[3 * 24 + 5 * 8], struct pack_trailer *ret)
+{
+    static const uint8_t sums[3] = {2, 0, 3};
+    static const uint8_t kinds[3] = {FRAME_IMAGE, FRAME_BUNDLE, FRAME_DELTA};
+    const uint32_t len = 100;
+
+    for (uint32_t i = 0; i < 3; i++) {
+        struct pack_index_entry e = {.offset = 64 + i * len,
+                                     .len_bytes = len,
+                                     .owner = i,
+                                     .extent = i + 7,
+                                     .kind = kinds[i],
+                                     .sums = sums[i]};
+        pack_index_entry_encode(&e, index + i * PACK_INDEX_ENTRY_BYTES);
+    }
+    for (uint32_t i = 0; i < 5; i++)
+        put_le64(index + 3 * PACK_INDEX_ENTRY_BYTES + i * PACK_SUM_BYTES, 1000 + i);
+    *ret = (struct pack_trailer){.index_offset = 64 + 3 * len, .frames = 3, .sums = 5};
+    ret->index_xxh3 = xxh3_64(index, pack_index_bytes(ret));
+    return (size_t)ret->index_offset + pack_index_bytes(ret) + PACK_TRAILER_BYTES;
+}
+
+static void test_pack_index_comes_back(void **state)
+{
+    uint8_t index[3 * 24 + 5 * 8];
+    uint8_t tail[PACK_TRAILER_BYTES];
+    struct pack_trailer t;
+    struct ph_err err;
+    size_t pack_bytes = index_of(index, &t);
+
+    (void)state;
+    pack_trailer_encode(&t, tail);
+    assert_int_equal(pack_trailer_decode(tail, pack_bytes, &t, &err), PH_OK);
+    assert_int_equal(t.sums, 5);
+    assert_int_equal(pack_index_bytes(&t), sizeof index);
+    assert_int_equal(pack_index_check(&t, index, &err), PH_OK);
+    struct pack_index_entry e = pack_index_entry_get(index, 2);
+    assert_int_equal(e.kind, FRAME_DELTA);
+    assert_int_equal(e.sums, 3);
+    assert_int_equal(e.extent, 9);
+    assert_int_equal(pack_page_sum_get(&t, index, 4), 1004);
+    for (size_t bit = 0; bit < sizeof index * 8; bit++) {
+        index[bit / 8] ^= (uint8_t)(1u << (bit % 8));
+        assert_int_equal(pack_index_check(&t, index, &err), PH_CORRUPT);
+        index[bit / 8] ^= (uint8_t)(1u << (bit % 8));
+    }
+    assert_int_equal(pack_trailer_decode(tail, pack_bytes + 4, &t, &err), PH_CORRUPT);
+    assert_int_equal(pack_trailer_decode(tail, pack_bytes - 48, &t, &err), PH_CORRUPT);
+    assert_int_equal(
+        pack_trailer_decode(tail, pack_bytes + (PACK_SUMS_MAX + 1) * PACK_SUM_BYTES, &t, &err),
+        PH_CORRUPT);
+}
+
+/* Sealed with a right sum, and wrong all the same. */
+static void test_pack_index_with_wrong_sums(void **state)
+{
+    static const struct {
+        size_t at;
+        uint8_t value;
+        const char *text;
+    } cases[] = {
+        {21, 3, "frames of the pack have 6 page sums, it holds 5"},
+        {21, 33, "frame 0 of the pack index cannot have 33 page sums"},
+        {22, 1, "frame 0 of the pack index cannot have"},
+        {24, 1, "frame 1 of the pack index is at byte"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint8_t index[3 * 24 + 5 * 8];
+        struct pack_trailer t;
+        struct ph_err err;
+
+        (void)index_of(index, &t);
+        index[cases[i].at] = cases[i].value;
+        t.index_xxh3 = xxh3_64(index, sizeof index);
+        assert_int_equal(pack_index_check(&t, index, &err), PH_CORRUPT);
+        assert_non_null(strstr(err.text, cases[i].text));
+    }
+}
+
+/* A file whose CRC is not known has extents, and no CRC. */
+static void test_record_without_crc(void **state)
+{
+    uint8_t extent[MANIFEST_EXTENT_BYTES] = {0};
+    struct manifest_record r = {
+        .attrs = {.path = "base/1/2",
+                  .path_len = 8,
+                  .type = MANIFEST_FILE,
+                  .flags = MANIFEST_PAGES | MANIFEST_NO_CRC,
+                  .size_bytes = 8192},
+        .storage = MANIFEST_EXTENTS,
+        .extent_count = 1,
+        .extents = extent,
+    };
+    struct manifest_record back;
+    uint8_t bytes[256];
+    struct ph_err err;
+    size_t len;
+
+    (void)state;
+    assert_int_equal(
+        manifest_record_decode(bytes, manifest_record_encode(&r, bytes), &back, &len, &err), PH_OK);
+    assert_true(back.attrs.flags & MANIFEST_NO_CRC);
+    r.attrs.crc32c = 1;
+    assert_int_equal(
+        manifest_record_decode(bytes, manifest_record_encode(&r, bytes), &back, &len, &err),
+        PH_CORRUPT);
+    r.attrs.crc32c = 0;
+    r.storage = MANIFEST_BUNDLE;
+    assert_int_equal(
+        manifest_record_decode(bytes, manifest_record_encode(&r, bytes), &back, &len, &err),
+        PH_CORRUPT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +366,9 @@ int main(void)
         cmocka_unit_test(test_seal_finds_each_flipped_bit),
         cmocka_unit_test(test_backup_info_comes_back),
         cmocka_unit_test(test_newer_format_is_refused),
+        cmocka_unit_test(test_pack_index_comes_back),
+        cmocka_unit_test(test_pack_index_with_wrong_sums),
+        cmocka_unit_test(test_record_without_crc),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

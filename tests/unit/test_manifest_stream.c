@@ -122,6 +122,12 @@ static struct manifest_summary write_sample(struct world *w)
         ok(manifest_writer_add_extents(m, &e, 1, d, e.deltas, &err), &err);
     }
     ok(manifest_writer_end_file(m, (uint64_t)EXTENTS * 262144, 0xabcd, &err), &err);
+    a = attrs_of("ga", MANIFEST_FILE, 77);
+    ok(manifest_writer_begin_file(m, &a, &err), &err);
+    ok(manifest_writer_add_extents(m, &(struct extent_entry){.xxh3 = 1, .pages = 1}, 1, NULL, 0,
+                                   &err),
+       &err);
+    ok(manifest_writer_end_file_no_crc(m, 8192, &err), &err);
     a = attrs_of("h", MANIFEST_FILE, 77);
     ok(manifest_writer_begin_file(m, &a, &err), &err);
     ok(manifest_writer_end_file(m, 0, 0, &err), &err);
@@ -156,9 +162,10 @@ static void test_round_trip(void **state)
     uint64_t extents = 0;
     uint64_t deltas = 0;
     uint64_t last_size = 0;
+    unsigned without_crc = 0;
 
-    assert_int_equal(sum.files, FILES + 3);
-    assert_int_equal(sum.extents, EXTENTS);
+    assert_int_equal(sum.files, FILES + 4);
+    assert_int_equal(sum.extents, EXTENTS + 1);
     assert_non_null(r);
     assert_true(manifest_reader_trailer(r)->leaves > 3);
     for (;;) {
@@ -166,7 +173,12 @@ static void test_round_trip(void **state)
         if (!more)
             break;
         records += !(rec.attrs.flags & MANIFEST_CONTINUATION);
-        if (rec.storage == MANIFEST_EXTENTS) {
+        if (rec.attrs.flags & MANIFEST_NO_CRC) {
+            assert_memory_equal(rec.attrs.path, "ga", 2);
+            assert_int_equal(rec.attrs.crc32c, 0);
+            assert_int_equal(rec.attrs.size_bytes, 8192);
+            without_crc++;
+        } else if (rec.storage == MANIFEST_EXTENTS) {
             assert_int_equal(rec.first_extent, extents);
             for (uint32_t i = 0; i < rec.extent_count; i++)
                 assert_int_equal(extent_entry_get(rec.extents, i).xxh3, extents + i);
@@ -178,6 +190,7 @@ static void test_round_trip(void **state)
     }
     assert_int_equal(records, sum.records);
     assert_int_equal(extents, EXTENTS);
+    assert_int_equal(without_crc, 1);
     assert_int_equal(deltas, 2 * (EXTENTS / 1000));
     assert_int_equal(last_size, (uint64_t)EXTENTS * 262144);
     const char *owner = NULL;

@@ -66,6 +66,7 @@ void batch_reset(struct batch *b)
     b->out_used_bytes = 0;
     b->frame_count = 0;
     b->extent_count = 0;
+    b->page_sum_count = 0;
 }
 
 /* A bundle holds at least one small file. */
@@ -109,6 +110,7 @@ enum ph_rc batch_set_new(size_t slab_bytes, size_t extent_bytes, uint64_t memory
     set->out_bytes = out_bytes;
     set->frames_max = frames_worst_case(slab_bytes, extent_bytes);
     set->extents_max = slab_bytes / extent_bytes;
+    set->page_sums_max = set->extents_max * MANIFEST_EXTENT_PAGES_MAX;
     rc = pool_new(slab_bytes, set->batch_count, &set->slabs, err);
     if (rc == PH_OK)
         rc = pool_new(out_bytes, set->batch_count, &set->outs, err);
@@ -127,6 +129,7 @@ enum ph_rc batch_set_new(size_t slab_bytes, size_t extent_bytes, uint64_t memory
         b->out = pool_get(set->outs);
         b->frames = xcalloc(set->frames_max, sizeof *b->frames);
         b->extents = xcalloc(set->extents_max, sizeof *b->extents);
+        b->page_sums = xcalloc(set->page_sums_max, sizeof *b->page_sums);
         (void)queue_push(set->free_queue, b);
     }
     *ret_set = set;
@@ -142,6 +145,7 @@ void batch_set_free(struct batch_set *set)
         pool_put(set->outs, set->batches[i].out);
         free(set->batches[i].frames);
         free(set->batches[i].extents);
+        free(set->batches[i].page_sums);
     }
     while (set->live != NULL)
         source_free(set, set->live);

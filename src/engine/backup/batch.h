@@ -89,6 +89,8 @@ struct piece {
 struct encoded_frame {
     size_t offset;
     size_t len_bytes;
+    size_t sums_at; /* page sums of an image or delta, in the batch's page_sums */
+    size_t sum_count;
 };
 
 /* One extent of the big piece. */
@@ -112,8 +114,10 @@ struct batch {
     size_t out_used_bytes;
     size_t frame_count;
     size_t extent_count;
+    size_t page_sum_count;
     struct encoded_frame *frames;   /* frames_max */
     struct encoded_extent *extents; /* extents_max */
+    uint64_t *page_sums;            /* page_sums_max: XXH3 of each page in image and delta frames */
 };
 
 /* All batches of a run and the queues between the stages. */
@@ -123,6 +127,7 @@ struct batch_set {
     size_t out_bytes;
     size_t frames_max;
     size_t extents_max;
+    size_t page_sums_max;
     struct batch *batches;
     struct pool *slabs;
     struct pool *outs;

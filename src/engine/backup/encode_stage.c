@@ -114,6 +114,17 @@ static void set_raw(const struct encoder *e, struct frame_spec *spec, uint8_t *r
     }
 }
 
+/* Sums of the pages that the next frame will hold; the page filter will change them. */
+static void page_sums(const struct encoder *e, struct batch *b, const uint8_t *raw, size_t raw_len)
+{
+    struct encoded_frame *f = &b->frames[b->frame_count];
+
+    f->sums_at = b->page_sum_count;
+    for (size_t at = 0; at < raw_len; at += e->page_bytes)
+        b->page_sums[b->page_sum_count++] = xxh3_64(raw + at, MIN_OF(e->page_bytes, raw_len - at));
+    f->sum_count = b->page_sum_count - f->sums_at;
+}
+
 static enum ph_rc encode_extent(struct encoder *e, struct batch *b, size_t at, size_t len_bytes,
                                 size_t out_cap_bytes, struct ph_err *err)
 {
@@ -136,6 +147,7 @@ static enum ph_rc encode_extent(struct encoder *e, struct batch *b, size_t at, s
     if (spec.pages == 0)
         return PH_OK;
     raw = gather(e, b->slab + at, len_bytes, spec.pages, &spec.raw_len);
+    page_sums(e, b, raw, spec.raw_len);
     set_raw(e, &spec, raw, p->source->pages);
     x->has_frame = true;
     x->frame = (uint32_t)b->frame_count;
@@ -181,6 +193,7 @@ static enum ph_rc close_bundle(struct encoder *e, struct batch *b, struct bundle
     if (bundle->fill_bytes == 0)
         return PH_OK;
     set_raw(e, &spec, e->scratch, bundle->pages);
+    b->frames[b->frame_count].sum_count = 0;
     bundle->fill_bytes = 0;
     return add_frame(e, b, &spec, out_cap_bytes, &head, err);
 }

@@ -43,7 +43,8 @@ static enum ph_rc append_frame(struct pack_stage *st, const struct batch *b, uin
 {
     const struct encoded_frame *f = &b->frames[frame];
 
-    if (packer_add(st->packer, b->out + f->offset, f->len_bytes, ret_place, err) != PH_OK)
+    if (packer_add(st->packer, b->out + f->offset, f->len_bytes, b->page_sums + f->sums_at,
+                   f->sum_count, ret_place, err) != PH_OK)
         return err->rc;
     while (st->packs_named <= ret_place->pack) {
         uint32_t place;

@@ -69,7 +69,7 @@ enum ph_rc pack_cache_ctx(const struct pack_cache *c, uint32_t place, struct ph_
 static enum ph_rc index_check(struct store_object *o, const struct pack_trailer *t,
                               struct ph_err *err)
 {
-    size_t bytes = t->frames * PACK_INDEX_ENTRY_BYTES;
+    size_t bytes = pack_index_bytes(t);
     AUTO_FREE uint8_t *index = xmalloc(bytes);
 
     if (store_object_read(o, t->index_offset, index, bytes, err) != PH_OK)
