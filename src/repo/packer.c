@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The packer (packer.h). The SHA-256 runs along with the bytes; the index of the open pack is the only
+ * The packer (packer.h). The SHA-256 runs beside it (pack_hash.h); the index of the open pack is the only
  * thing that grows, 24 bytes a frame and 8 a page.
  */
 #include "repo/packer.h"
@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include "format/frame.h"
 #include "format/pack_format.h"
+#include "repo/pack_hash.h"
 #include "repo/repo_keys.h"
 
 #define RUN_RANDOM_BYTES 4
@@ -31,7 +32,7 @@ struct packer {
     uint64_t pack_size_bytes;
 
     struct store_upload *upload; /* the open pack; NULL between */
-    struct sha256 sha;
+    struct pack_hash *hash;
     uint64_t offset; /* next byte of the open pack */
     struct buf index;
     struct buf sums; /* page sums, as they will stand behind the index */
@@ -62,6 +63,7 @@ enum ph_rc packer_new(const struct packer_opts *opts, struct packer **ret_packer
     p->pack_size_bytes = MIN_OF(opts->pack_size_bytes, PACK_BYTES_MAX);
     buf_init(&p->index, INDEX_BYTES_MAX + SUMS_BYTES_MAX);
     buf_init(&p->sums, SUMS_BYTES_MAX);
+    p->hash = pack_hash_new();
     *ret_packer = p;
     return PH_OK;
 }
@@ -70,8 +72,7 @@ void packer_free(struct packer *p)
 {
     if (p == NULL)
         return;
-    if (p->upload != NULL)
-        sha256_release(&p->sha);
+    pack_hash_free(p->hash);
     store_upload_abort(p->upload);
     buf_release(&p->index);
     buf_release(&p->sums);
@@ -100,10 +101,10 @@ void packer_discard(struct packer *p)
     }
 }
 
-/* Bytes of the open pack: hashed and sent. */
+/* Bytes of the open pack: hashed and sent. The hash borrows them. */
 static enum ph_rc put(struct packer *p, const void *data, size_t len_bytes, struct ph_err *err)
 {
-    sha256_update(&p->sha, data, len_bytes);
+    pack_hash_add(p->hash, data, len_bytes);
     if (store_upload_write(p->upload, data, len_bytes, err) != PH_OK)
         return err_ctx(err, "pack \"%s-%06zu\"", p->run, p->pack_count + 1);
     p->offset += len_bytes;
@@ -115,6 +116,7 @@ static enum ph_rc begin_pack(struct packer *p, struct ph_err *err)
     struct pack_header head = {.system_identifier = p->system_id};
     struct repo_key key;
     uint8_t raw[PACK_HEADER_BYTES];
+    enum ph_rc rc;
 
     if (p->pack_count == PACKS_MAX)
         return err_set(err, PH_LIMIT, "more than %zu packs in one backup", PACKS_MAX);
@@ -124,12 +126,14 @@ static enum ph_rc begin_pack(struct packer *p, struct ph_err *err)
     key = repo_key_pack(p->cluster, p->run, head.sequence);
     if (store_upload_begin(p->store, key.text, &p->upload, err) != PH_OK)
         return err_ctx(err, "pack \"%s\"", key.text);
-    sha256_init(&p->sha);
+    pack_hash_begin(p->hash);
     p->offset = 0;
     p->frames = 0;
     buf_reset(&p->index);
     buf_reset(&p->sums);
-    return put(p, raw, sizeof raw, err);
+    rc = put(p, raw, sizeof raw, err);
+    pack_hash_wait(p->hash);
+    return rc;
 }
 
 /* The packs list with room for one more. */
@@ -155,8 +159,8 @@ static enum ph_rc seal_pack(struct packer *p, struct ph_err *err)
     if (put(p, p->index.data, p->index.len_bytes, err) != PH_OK)
         return err->rc;
     pack_trailer_encode(&trailer, raw);
-    sha256_update(&p->sha, raw, PACK_TRAILER_SHA_AT);
-    sha256_final(&p->sha, trailer.sha256);
+    pack_hash_add(p->hash, raw, PACK_TRAILER_SHA_AT);
+    pack_hash_final(p->hash, trailer.sha256);
     pack_trailer_encode(&trailer, raw);
     if (store_upload_write(p->upload, raw, sizeof raw, err) != PH_OK ||
         store_upload_commit(steal_ptr(p->upload), err) != PH_OK)
@@ -218,6 +222,21 @@ enum ph_rc packer_add(struct packer *p, const uint8_t *frame, size_t len_bytes,
 enum ph_rc packer_finish(struct packer *p, struct ph_err *err)
 {
     return p->upload == NULL ? PH_OK : seal_pack(p, err);
+}
+
+void packer_hash_aside(struct packer *p, packer_passed passed, void *ctx)
+{
+    pack_hash_start(p->hash, passed, ctx);
+}
+
+void packer_pass(struct packer *p, void *item)
+{
+    pack_hash_pass(p->hash, item);
+}
+
+void packer_settle(struct packer *p)
+{
+    pack_hash_stop(p->hash);
 }
 
 const char *packer_run(const struct packer *p)

@@ -61,6 +61,16 @@ MUST_CHECK enum ph_rc packer_add(struct packer *p, const uint8_t *frame, size_t 
                                  const uint64_t *page_sums, size_t sum_count,
                                  struct packer_place *ret_place, struct ph_err *err);
 
+/*
+ * From now on the SHA-256 of packs runs in a thread of its own, and the frames given to packer_add stay
+ * borrowed until it has seen them: packer_pass(item) after the last of them has `passed` called with
+ * the item then, in that thread. packer_settle waits for all of them and ends this.
+ */
+typedef void (*packer_passed)(void *ctx, void *item);
+void packer_hash_aside(struct packer *p, packer_passed passed, void *ctx);
+void packer_pass(struct packer *p, void *item);
+void packer_settle(struct packer *p);
+
 /* Seal the pack that is open. */
 MUST_CHECK enum ph_rc packer_finish(struct packer *p, struct ph_err *err);
 

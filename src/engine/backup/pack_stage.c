@@ -17,6 +17,14 @@
 
 #define EXTENTS_AT_ONCE 64
 
+/* The packer has no more use for the batch's bytes. Threads: the packer's hashing thread. */
+static void give_back(void *set, void *batch)
+{
+    struct batch_set *s = set;
+
+    (void)queue_push(s->free_queue, batch); /* closed after an error: nobody waits for it */
+}
+
 void pack_stage_init(struct pack_stage *st, struct batch_set *set, struct packer *packer,
                      struct manifest_writer *writer, size_t page_bytes)
 {
@@ -28,10 +36,13 @@ void pack_stage_init(struct pack_stage *st, struct batch_set *set, struct packer
         .waiting = xcalloc(set->batch_count, sizeof(struct batch *)),
         .page_bytes = page_bytes,
     };
+    packer_hash_aside(packer, give_back, set);
 }
 
 void pack_stage_release(struct pack_stage *st)
 {
+    if (st->packer != NULL)
+        packer_settle(st->packer);
     owner_names_free(st->owners);
     free(st->waiting);
     *st = (struct pack_stage){0};
@@ -228,8 +239,7 @@ enum ph_rc pack_stage_take(struct pack_stage *st, struct batch *b, struct ph_err
         if (write_batch(st, b, err) != PH_OK)
             return err->rc;
         st->next_seq++;
-        if (!queue_push(st->set->free_queue, b))
-            return err_set(err, PH_CANCELLED, "the backup was stopped by another stage");
+        packer_pass(st->packer, b);
     }
     return PH_OK;
 }
