@@ -31,6 +31,7 @@ command_fn cmd_backup;
 command_fn cmd_archive_push;
 command_fn cmd_archive_get;
 command_fn cmd_restore;
+command_fn cmd_verify;
 command_fn cmd_info;
 
 #endif

@@ -110,6 +110,24 @@ static const struct command_spec specs[CMD_COUNT] = {
                  "--target-action promote",
                  "pghush --cluster main restore /srv/copy --tablespace-map-all /srv/copy-ts"},
         },
+    [CMD_VERIFY] =
+        {
+            .name = "verify",
+            .arguments_text = "[LABEL]",
+            .arguments_max = 1,
+            .summary_text = "prove that backups and archived WAL are whole",
+            .description_text =
+                "Reads the repository: every manifest with its checksum, every pack that a manifest "
+                "names, every reference from a manifest into a pack, every archived WAL object, "
+                "the histories, and whether WAL is continuous for each backup and behind it. Each "
+                "pack is read once, however many backups share it. --fast leaves out what packs and "
+                "WAL objects hold. With LABEL it looks at one backup and the WAL that it needs.\n\n"
+                "Each finding is one line: the object and the byte, what was found and expected, "
+                "which backups and files are affected, and what can still be restored. Exit code 4 "
+                "means damage, 5 that something could not be read.",
+            .example_texts = {"pghush --cluster main verify", "pghush --cluster main verify --fast",
+                              "pghush --cluster main verify 20261130T201500Z_F"},
+        },
     [CMD_INFO] =
         {
             .name = "info",

@@ -30,6 +30,7 @@ static command_fn *const runners[CMD_COUNT] = {
     [CMD_ARCHIVE_PUSH] = cmd_archive_push,
     [CMD_ARCHIVE_GET] = cmd_archive_get,
     [CMD_RESTORE] = cmd_restore,
+    [CMD_VERIFY] = cmd_verify,
     [CMD_INFO] = cmd_info,
 };
 

@@ -17,6 +17,7 @@
 #define BIT_BACKUP  CMD_BIT(CMD_BACKUP)
 #define BIT_RESTORE CMD_BIT(CMD_RESTORE)
 #define BIT_CHECK   CMD_BIT(CMD_CHECK)
+#define BIT_VERIFY  CMD_BIT(CMD_VERIFY)
 #define SECOND_US   UINT64_C(1000000)
 #define DAY_US      (86400 * SECOND_US)
 
@@ -87,7 +88,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .type = OPT_TYPE_ENUM,
             .group = GROUP_GENERAL,
             .flags = OPT_IN_FILE,
-            .commands = BIT_CHECK | BIT_BACKUP | BIT_RESTORE,
+            .commands = BIT_CHECK | BIT_BACKUP | BIT_RESTORE | BIT_VERIFY,
             .choices = tristate_words,
             .default_text = "auto",
             .help_text =
@@ -112,7 +113,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .type = OPT_TYPE_PATH,
             .group = GROUP_PLACE,
             .flags = OPT_IN_CLUSTER,
-            .commands = CMD_BITS_ALL & ~CMD_BIT(CMD_INFO),
+            .commands = CMD_BITS_ALL & ~(CMD_BIT(CMD_INFO) | BIT_VERIFY),
             .placeholder = "PATH",
             .help_text =
                 "The cluster's data directory. backup and check compare it with the one the "
@@ -302,7 +303,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .type = OPT_TYPE_SIZE,
             .group = GROUP_RESOURCES,
             .flags = OPT_IN_FILE | OPT_AUTO,
-            .commands = BIT_BACKUP | BIT_RESTORE,
+            .commands = BIT_BACKUP | BIT_RESTORE | BIT_VERIFY,
             .placeholder = "SIZE",
             .min = 16 * MIB,
             .max = 1024 * GIB,
@@ -316,7 +317,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .type = OPT_TYPE_INT,
             .group = GROUP_RESOURCES,
             .flags = OPT_IN_FILE | OPT_AUTO,
-            .commands = BIT_BACKUP | BIT_RESTORE,
+            .commands = BIT_BACKUP | BIT_RESTORE | BIT_VERIFY,
             .placeholder = "N",
             .min = 1,
             .max = 256,
@@ -386,7 +387,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .type = OPT_TYPE_ENUM,
             .group = GROUP_RESOURCES,
             .flags = OPT_IN_FILE,
-            .commands = BIT_BACKUP | BIT_RESTORE,
+            .commands = BIT_BACKUP | BIT_RESTORE | BIT_VERIFY,
             .choices = tristate_words,
             .default_text = "auto",
             .help_text =
@@ -652,6 +653,17 @@ static const struct option_spec specs[OPT_COUNT] = {
                 "Write the configuration files that a backup --with-config took along into this "
                 "folder.",
         },
+    [OPT_FAST] =
+        {
+            .name = "fast",
+            .type = OPT_TYPE_BOOL,
+            .group = GROUP_VERIFY,
+            .commands = BIT_VERIFY,
+            .default_text = "off",
+            .help_text =
+                "Read manifests and the indexes of packs, not what packs and WAL objects hold. It "
+                "finds what is missing, cut or exchanged, but not a flipped bit in the data.",
+        },
 };
 
 const struct option_spec *option_spec(enum opt_id id)
@@ -747,6 +759,7 @@ const char *option_group_title(enum opt_group group)
         [GROUP_ARCHIVE] = "WAL archive",
         [GROUP_TARGET] = "What to restore to",
         [GROUP_RESTORE] = "How to restore",
+        [GROUP_VERIFY] = "Verify",
     };
 
     return titles[group];

@@ -20,6 +20,7 @@ enum cmd_id {
     CMD_ARCHIVE_PUSH,
     CMD_ARCHIVE_GET,
     CMD_RESTORE,
+    CMD_VERIFY,
     CMD_INFO,
     CMD_COUNT,
 };
@@ -76,6 +77,7 @@ enum opt_id {
     OPT_TABLESPACE_MAP_ALL,
     OPT_WALDIR,
     OPT_CONFIG_DIR,
+    OPT_FAST,
     OPT_COUNT,
 };
 
@@ -122,6 +124,7 @@ enum opt_group {
     GROUP_ARCHIVE,
     GROUP_TARGET,
     GROUP_RESTORE,
+    GROUP_VERIFY,
     GROUP_COUNT,
 };
 

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every manifest as an object: length, SHA-256, header, tables, index. One that is damaged is walked
+ * all the same, to say at which byte, and which files are behind it.
+ */
+#include "engine/verify/verify_job.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "base/str.h"
+#include "engine/verify/verify_packs.h"
+#include "repo/manifest_reader.h"
+#include "repo/repo_keys.h"
+
+static struct manifest_reader_params params_of(const struct verify_job *job, size_t backup)
+{
+    const struct backup_info *b = &job->catalogue.backups[backup];
+
+    return (struct manifest_reader_params){
+        .cluster = job->opts->cluster,
+        .label = b->label,
+        .sha256 = b->manifest_sha256,
+        .manifest_bytes = b->manifest_bytes,
+    };
+}
+
+/* Read on until it breaks; *ret_after is the last path that came. PH_OK: all records can be read. */
+static enum ph_rc walk(struct manifest_reader *r, char **ret_after, uint64_t *ret_records,
+                       struct ph_err *err)
+{
+    struct manifest_record rec;
+    bool more = true;
+
+    for (;;) {
+        if (manifest_reader_next(r, &rec, &more, err) != PH_OK)
+            return err->rc;
+        if (!more)
+            return PH_OK;
+        ++*ret_records;
+        free(*ret_after);
+        *ret_after = xstrndup(rec.attrs.path, rec.attrs.path_len);
+    }
+}
+
+/* Where the damage is; the whole is known to be damaged. */
+static void look_closer(struct verify_job *job, size_t backup, uint32_t number)
+{
+    struct manifest_reader_params params = params_of(job, backup);
+    struct manifest_reader *r = NULL;
+    struct ph_err why = {0};
+    AUTO_FREE char *after = NULL;
+    AUTO_FREE char *shown = NULL;
+    uint64_t records = 0;
+
+    params.quick = true;
+    if (manifest_reader_open(job->opts->store, &params, &r, &why) != PH_OK)
+        return; /* the finding says as much */
+    if (walk(r, &after, &records, &why) == PH_OK) {
+        verify_finding_restorable(job->findings, number,
+                                  "its records can all be read, the damage is between them; "
+                                  "restore refuses a manifest that is not whole");
+    } else {
+        shown = str_escape(after != NULL ? after : "");
+        verify_finding_restorable(
+            job->findings, number,
+            "%s; %llu records up to \"%s\" can be read before that; restore refuses a manifest "
+            "that is not whole",
+            why.text, (unsigned long long)records, shown);
+    }
+    manifest_reader_close(r);
+}
+
+static enum ph_rc manifest_task(struct verify_job *job, unsigned worker, size_t backup,
+                                struct ph_err *err)
+{
+    const struct manifest_reader_params params = params_of(job, backup);
+    struct manifest_reader *r = NULL;
+    enum ph_rc rc = manifest_reader_open(job->opts->store, &params, &r, err);
+
+    (void)worker;
+    meter_add(job->opts->meter, job->catalogue.backups[backup].manifest_bytes, 0);
+    job->manifest_bytes += job->catalogue.backups[backup].manifest_bytes;
+    if (rc == PH_OK) {
+        verify_packs_add(job->packs, r, backup);
+        manifest_reader_close(r);
+        return PH_OK;
+    }
+    if (!verify_is_finding(rc))
+        return rc;
+    struct repo_key key = repo_key_manifest(job->opts->cluster, job->labels[backup]);
+    uint32_t number = verify_finding_add(job->findings, verify_kind_of(rc), key.text,
+                                         FINDING_NOWHERE, "%s", err->text);
+    job->no_manifest[backup] = true;
+    verify_finding_backup(job->findings, number, backup);
+    verify_finding_for_backups_only(job->findings, number);
+    if (rc == PH_CORRUPT)
+        look_closer(job, backup, number);
+    return PH_OK;
+}
+
+enum ph_rc verify_manifests(struct verify_job *job, struct ph_err *err)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < job->catalogue.backup_count; i++)
+        bytes += job->catalogue.backups[i].manifest_bytes;
+    meter_total(job->opts->meter, bytes, 0);
+    if (verify_crew_run(job, job->catalogue.backup_count, manifest_task, err) != PH_OK)
+        return err->rc;
+    verify_packs_freeze(job->packs);
+    return PH_OK;
+}
