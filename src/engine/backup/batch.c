@@ -15,8 +15,9 @@
 #include "format/frame.h"
 #include "io/pool.h"
 
-#define BATCHES_MIN 4
-#define BATCHES_MAX 64
+#define BATCHES_MIN     4
+#define BATCHES_MAX     64
+#define EXTENTS_PER_MAX 256 /* of a batch: most of them kept, without bytes in the slab */
 
 struct source *source_new(struct batch_set *set)
 {
@@ -37,6 +38,7 @@ static void source_release(struct source *s)
     free(s->link_target);
     free(s->fs_path);
     free(s->content);
+    change_rel_release(&s->prior.changes);
     free(s);
 }
 
@@ -60,6 +62,11 @@ void batch_reset(struct batch *b)
     b->seq = 0;
     b->slab_used_bytes = 0;
     b->big = false;
+    b->source = NULL;
+    b->last = false;
+    b->short_read = false;
+    b->covers_bytes = 0;
+    b->crc32c = 0;
     b->piece_count = 0;
     b->reads_pending = 0;
     b->closed = false;
@@ -69,10 +76,11 @@ void batch_reset(struct batch *b)
     b->page_sum_count = 0;
 }
 
-/* A bundle holds at least one small file. */
+/* A bundle holds at least one small file, a delta at least one page. */
 static size_t frames_worst_case(size_t slab_bytes, size_t extent_bytes)
 {
-    return MAX_OF(slab_bytes / extent_bytes, (size_t)BATCH_PIECES_MAX);
+    return MAX_OF(slab_bytes / extent_bytes,
+                  MAX_OF((size_t)BATCH_PIECES_MAX, (size_t)EXTENTS_PER_MAX));
 }
 
 static size_t out_worst_case(size_t slab_bytes, size_t extent_bytes)
@@ -83,6 +91,8 @@ static size_t out_worst_case(size_t slab_bytes, size_t extent_bytes)
                         frame_encoded_max(1, FRAME_BUNDLE_BLOCK_LOG2) +
                     slab_bytes;
 
+    /* Deltas: as many bytes as images at most, and a header more for each. */
+    image += EXTENTS_PER_MAX * frame_encoded_max(1, FRAME_IMAGE_BLOCK_LOG2);
     return (size_t)round_up_u64(MAX_OF(image, bundle), POOL_ALIGN_BYTES);
 }
 
@@ -91,9 +101,10 @@ uint64_t batch_set_bytes_min(size_t slab_bytes, size_t extent_bytes)
     return BATCHES_MIN * ((uint64_t)slab_bytes + out_worst_case(slab_bytes, extent_bytes));
 }
 
-enum ph_rc batch_set_new(size_t slab_bytes, size_t extent_bytes, uint64_t memory_bytes,
+enum ph_rc batch_set_new(size_t slab_bytes, size_t page_bytes, uint64_t memory_bytes,
                          struct batch_set **ret_set, struct ph_err *err)
 {
+    size_t extent_bytes = manifest_extent_pages((uint32_t)page_bytes) * page_bytes;
     size_t out_bytes = out_worst_case(slab_bytes, extent_bytes);
     uint64_t count = memory_bytes / (slab_bytes + out_bytes);
     struct batch_set *set;
@@ -107,10 +118,13 @@ enum ph_rc batch_set_new(size_t slab_bytes, size_t extent_bytes, uint64_t memory
     (void)pthread_mutex_init(&set->live_lock, NULL);
     set->batch_count = (size_t)MIN_OF(count, BATCHES_MAX);
     set->slab_bytes = slab_bytes;
+    set->page_bytes = page_bytes;
+    set->extent_bytes = extent_bytes;
+    set->image_threshold = IMAGE_THRESHOLD_DEFAULT;
     set->out_bytes = out_bytes;
     set->frames_max = frames_worst_case(slab_bytes, extent_bytes);
-    set->extents_max = slab_bytes / extent_bytes;
-    set->page_sums_max = set->extents_max * MANIFEST_EXTENT_PAGES_MAX;
+    set->extents_max = MAX_OF(slab_bytes / extent_bytes, (size_t)EXTENTS_PER_MAX);
+    set->page_sums_max = slab_bytes / page_bytes;
     rc = pool_new(slab_bytes, set->batch_count, &set->slabs, err);
     if (rc == PH_OK)
         rc = pool_new(out_bytes, set->batch_count, &set->outs, err);

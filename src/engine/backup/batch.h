@@ -8,8 +8,9 @@
  *   ... and back to the free queue.
  *
  * All batches are made once; their number is the memory bound and the back-pressure. A batch is
- * either one piece of a big file, or up to BATCH_PIECES_MAX whole small files, directories, links and
- * empty files that follow one another in path order.
+ * either a row of extents of one big file, with the pieces of it that have to be read, or up to
+ * BATCH_PIECES_MAX whole small files, directories, links and empty files that follow one another in
+ * path order.
  */
 #ifndef ENGINE_BACKUP_BATCH_H
 #define ENGINE_BACKUP_BATCH_H
@@ -22,6 +23,7 @@
 #include "base/err.h"
 #include "base/num.h"
 #include "base/queue.h"
+#include "engine/backup/change_map.h"
 #include "format/manifest_format.h"
 #include "io/reader.h"
 
@@ -30,9 +32,27 @@
     ((size_t)64 * 1024) /* up to here a file is read whole into a shared slab */
 #define BUNDLE_BYTES_MAX ((size_t)128 * 1024)
 #define BATCH_PIECES_MAX 128
-#define SLAB_ALIGN_BYTES ((size_t)4096)
+#define BATCH_DELTAS_MAX 8u /* of one extent; bound of image-threshold */
+#define IMAGE_THRESHOLD_DEFAULT 4u
+#define SLAB_ALIGN_BYTES        ((size_t)4096)
 
 enum source_type { SOURCE_DIR, SOURCE_FILE, SOURCE_LINK };
+
+/* What the prior backup holds of a file, and what is known of it since; all zero: nothing. */
+struct source_prior {
+    bool known;
+    bool kept;    /* nothing changed: it is not read */
+    bool tracked; /* WAL names what changed: only that is read */
+    bool by_lsn;  /* it is read whole, the pages' LSNs tell what changed */
+    bool has_crc;
+    uint32_t crc32c;
+    uint64_t size_bytes;
+    bool bundled; /* a small file: */
+    struct manifest_bundle bundle;
+    /* A big one; the reader's while it feeds the file. Extents and deltas borrowed. */
+    const struct manifest_record *record;
+    struct change_rel changes;
+};
 
 /*
  * One file, directory or link on its way. The reader fills it, the packer frees it; what is left after
@@ -58,6 +78,7 @@ struct source {
     bool pages;            /* relation pages: checked where the cluster has checksums */
     bool whole;            /* not WAL-logged: changed while it was read means read again */
     ph_blkno first_block;  /* of this segment file within the fork */
+    struct source_prior prior;
 
     struct reader_file *handle; /* reader only */
     size_t reads_pending;       /* reader only */
@@ -76,13 +97,14 @@ struct piece {
     size_t want_bytes;
     size_t room_bytes; /* of the slab: want_bytes may grow up to it */
     size_t got_bytes;  /* fewer: the file ended */
-    bool last;         /* the source's last piece */
+    bool last;         /* it is the source's last piece, and nothing lies before it unread */
 
-    /* Filled by the worker. */
+    /* Filled by the worker, for small files. */
+    bool kept;             /* it is what the prior backup holds */
     uint32_t crc32c;       /* of got_bytes */
-    uint64_t xxh3;         /* small files: of got_bytes */
-    uint32_t frame;        /* small files: index into frames */
-    uint32_t frame_offset; /* small files: place in the bundle's raw bytes */
+    uint64_t xxh3;         /* of got_bytes */
+    uint32_t frame;        /* index into frames */
+    uint32_t frame_offset; /* place in the bundle's raw bytes */
 };
 
 /* One encoded frame in out. */
@@ -93,18 +115,36 @@ struct encoded_frame {
     size_t sum_count;
 };
 
-/* One extent of the big piece. */
-struct encoded_extent {
-    struct extent_entry entry; /* pack and offset filled by the packer */
-    bool has_frame;            /* false: all zero */
-    uint32_t frame;
+/* How an extent comes into the manifest (read_big.c). */
+enum extent_how { EXTENT_READ, EXTENT_DELTA, EXTENT_KEEP, EXTENT_BY_LSN };
+
+struct batch_extent {
+    /* The reader's plan. */
+    enum extent_how how;
+    uint32_t number;
+    size_t len_bytes;
+    uint32_t named; /* pages that WAL names; READ: zero where nothing is known */
+    bool has_prior; /* entry and deltas are the prior's, and the length is the same */
+
+    /* The prior's, with its places of packs; then what the worker made of it. */
+    struct extent_entry entry;
+    struct delta_entry deltas[BATCH_DELTAS_MAX];
+    uint32_t delta_count;
+    bool kept; /* as in the prior, but perhaps for a last delta that is new */
+    bool has_frame;
+    uint32_t frame; /* of the image, or of the last delta where kept */
 };
 
 struct batch {
     uint64_t seq;
     uint8_t *slab; /* slab_bytes, SLAB_ALIGN_BYTES aligned */
     size_t slab_used_bytes;
-    bool big; /* one piece of a big file */
+    bool big; /* extents of one big file: */
+    struct source *source;
+    bool last;             /* its last extents */
+    bool short_read;       /* worker: the file ended before */
+    uint64_t covers_bytes; /* worker: of the file */
+    uint32_t crc32c;       /* worker: of them, where all were read */
     size_t piece_count;
     size_t reads_pending; /* reader only */
     bool closed;          /* reader only: no further piece will come */
@@ -116,7 +156,7 @@ struct batch {
     size_t extent_count;
     size_t page_sum_count;
     struct encoded_frame *frames;   /* frames_max */
-    struct encoded_extent *extents; /* extents_max */
+    struct batch_extent *extents; /* extents_max */
     uint64_t *page_sums;            /* page_sums_max: XXH3 of each page in image and delta frames */
 };
 
@@ -124,6 +164,9 @@ struct batch {
 struct batch_set {
     size_t batch_count;
     size_t slab_bytes;
+    size_t page_bytes;
+    size_t extent_bytes;
+    unsigned image_threshold; /* deltas that an extent may have */
     size_t out_bytes;
     size_t frames_max;
     size_t extents_max;
@@ -145,10 +188,10 @@ uint64_t batch_set_bytes_min(size_t slab_bytes, size_t extent_bytes);
  * Make the batches of a run within memory_bytes (slabs and outputs together; at least four batches).
  *
  * slab_bytes    a multiple of EXTENT_BYTES_MAX
- * extent_bytes  of the cluster's page size; divides EXTENT_BYTES_MAX
+ * page_bytes    of the cluster
  * Errors        NO_MEMORY, CONFIG (memory is too small for four batches)
  */
-MUST_CHECK enum ph_rc batch_set_new(size_t slab_bytes, size_t extent_bytes, uint64_t memory_bytes,
+MUST_CHECK enum ph_rc batch_set_new(size_t slab_bytes, size_t page_bytes, uint64_t memory_bytes,
                                     struct batch_set **ret_set, struct ph_err *err);
 /* No thread may use the set any more. Sources still in batches are freed. NULL is fine. */
 void batch_set_free(struct batch_set *set);

@@ -13,6 +13,7 @@
 
 #include "base/mem.h"
 #include "codec/checksum.h"
+#include "format/extent_sum.h"
 #include "format/frame.h"
 
 struct encoder {
@@ -21,6 +22,8 @@ struct encoder {
     uint8_t page_log2;
     size_t extent_bytes;
     struct page_check *pages;
+    struct change_check *changes;
+    unsigned image_threshold;
     uint8_t *scratch; /* EXTENT_BYTES_MAX: an extent without its zero pages, or a bundle */
 };
 
@@ -33,6 +36,8 @@ struct encoder *encoder_new(const struct encoder_opts *opts)
     e->page_log2 = (uint8_t)__builtin_ctzl(opts->page_bytes);
     e->extent_bytes = manifest_extent_pages((uint32_t)opts->page_bytes) * opts->page_bytes;
     e->pages = opts->pages;
+    e->changes = opts->changes;
+    e->image_threshold = opts->image_threshold;
     e->scratch = xmalloc(EXTENT_BYTES_MAX);
     return e;
 }
@@ -125,33 +130,116 @@ static void page_sums(const struct encoder *e, struct batch *b, const uint8_t *r
     f->sum_count = b->page_sum_count - f->sums_at;
 }
 
-static enum ph_rc encode_extent(struct encoder *e, struct batch *b, size_t at, size_t len_bytes,
-                                size_t out_cap_bytes, struct ph_err *err)
+/* ---- extents ---- */
+
+/* A batch of a big file on its way through the worker. */
+struct extents_run {
+    struct encoder *e;
+    struct batch *b;
+    size_t out_cap_bytes;
+    size_t piece; /* the first that may hold what comes next */
+};
+
+/* Where the bytes at offset of the file lie in the slab. Ascending offsets. */
+static uint8_t *slab_at(struct extents_run *r, uint64_t offset)
 {
-    struct piece *p = &b->pieces[0];
-    struct encoded_extent *x = &b->extents[b->extent_count++];
-    struct frame_spec spec = {
-        .kind = FRAME_IMAGE,
+    const struct piece *p = &r->b->pieces[r->piece];
+
+    while (offset >= p->offset + p->want_bytes) {
+        r->piece++;
+        PH_ASSERT(r->piece < r->b->piece_count);
+        p++;
+    }
+    return r->b->slab + p->slab_offset + (offset - p->offset);
+}
+
+/*
+ * A file that is tracked keeps its listed size: pages that were cut off since are zero, and WAL cuts
+ * them off again. Any other file ends where it was seen to end, also behind its listed size when it was
+ * read again.
+ */
+static void settle_length(struct extents_run *r)
+{
+    struct batch *b = r->b;
+    const struct source_prior *prior = &b->source->prior;
+    const struct piece *p = &b->pieces[0];
+    uint64_t first = b->extents[0].number;
+
+    if (prior->kept || prior->tracked || prior->by_lsn) {
+        for (size_t i = 0; i < b->piece_count; i++)
+            memset(b->slab + b->pieces[i].slab_offset + b->pieces[i].got_bytes, 0,
+                   b->pieces[i].want_bytes - b->pieces[i].got_bytes);
+        for (size_t i = 0; i < b->extent_count; i++)
+            b->covers_bytes += b->extents[i].len_bytes;
+        return;
+    }
+    PH_ASSERT(b->piece_count == 1 && p->offset == first * r->e->extent_bytes);
+    b->short_read = p->got_bytes < p->want_bytes;
+    b->covers_bytes = p->got_bytes;
+    b->extent_count = (p->got_bytes + r->e->extent_bytes - 1) / r->e->extent_bytes;
+    for (size_t i = 0; i < b->extent_count; i++) {
+        struct batch_extent *x = &b->extents[i];
+        size_t len = MIN_OF(r->e->extent_bytes, p->got_bytes - i * r->e->extent_bytes);
+
+        if (len != x->len_bytes || x->number != first + i)
+            *x = (struct batch_extent){.number = (uint32_t)(first + i), .len_bytes = len};
+    }
+}
+
+/* Pages that were read and that WAL does not name must be older than the prior backup. */
+static void check_unnamed(struct extents_run *r)
+{
+    const struct encoder *e = r->e;
+    const struct batch *b = r->b;
+    uint64_t first = b->extents[0].number;
+
+    for (size_t i = 0; i < b->piece_count; i++) {
+        const struct piece *p = &b->pieces[i];
+        const uint8_t *bytes = b->slab + p->slab_offset;
+        uint64_t at = (uint64_t)round_up_u64(p->offset, e->page_bytes);
+
+        for (; at + e->page_bytes <= p->offset + p->want_bytes; at += e->page_bytes) {
+            const struct batch_extent *x = &b->extents[at / e->extent_bytes - first];
+            size_t page = at % e->extent_bytes / e->page_bytes;
+
+            if ((x->named >> page & 1) == 0)
+                change_check_page(e->changes, b->source, at, bytes + (at - p->offset));
+        }
+    }
+}
+
+static struct frame_spec spec_of(const struct extents_run *r, const struct batch_extent *x,
+                                 enum frame_kind kind, uint32_t pages)
+{
+    const char *path = r->b->source->path;
+
+    return (struct frame_spec){
+        .kind = kind,
         .block_log2 = FRAME_IMAGE_BLOCK_LOG2,
-        .owner = xxh3_64(p->source->path, strlen(p->source->path)),
-        .extent = (uint32_t)((p->offset + at) / e->extent_bytes),
+        .owner = xxh3_64(path, strlen(path)),
+        .extent = x->number,
+        .pages = pages,
     };
+}
+
+static enum ph_rc encode_image(struct extents_run *r, struct batch_extent *x, uint8_t *bytes,
+                               uint32_t live, uint64_t sum, struct ph_err *err)
+{
+    struct batch *b = r->b;
+    struct frame_spec spec = spec_of(r, x, FRAME_IMAGE, live);
     struct frame_head head;
     uint8_t *raw;
 
-    *x = (struct encoded_extent){0};
-    spec.pages = live_pages(e, p->source, p->offset + at, b->slab + at, len_bytes);
-    x->entry.xxh3 = xxh3_64(b->slab + at, len_bytes);
-    p->crc32c = crc32c(p->crc32c, b->slab + at, len_bytes);
-    x->entry.pages = spec.pages;
-    if (spec.pages == 0)
+    x->entry = (struct extent_entry){.xxh3 = sum, .pages = live};
+    x->delta_count = 0;
+    if (live == 0)
         return PH_OK;
-    raw = gather(e, b->slab + at, len_bytes, spec.pages, &spec.raw_len);
-    page_sums(e, b, raw, spec.raw_len);
-    set_raw(e, &spec, raw, p->source->pages);
+    raw = gather(r->e, bytes, x->len_bytes, live, &spec.raw_len);
+    page_sums(r->e, b, raw, spec.raw_len);
+    set_raw(r->e, &spec, raw, b->source->pages);
     x->has_frame = true;
     x->frame = (uint32_t)b->frame_count;
-    if (add_frame(e, b, &spec, out_cap_bytes, &head, err) != PH_OK)
+    if (add_frame(r->e, b, &spec, r->out_cap_bytes, &head, err) != PH_OK)
         return err->rc;
     x->entry.method = (uint8_t)head.method;
     for (uint32_t i = 0; i < head.block_count; i++) {
@@ -162,16 +250,142 @@ static enum ph_rc encode_extent(struct encoder *e, struct batch *b, size_t at, s
     return PH_OK;
 }
 
+/* The pages of `pages`, which lie one behind the other in raw, over what the prior has. */
+static enum ph_rc encode_delta(struct extents_run *r, struct batch_extent *x, uint8_t *raw,
+                               size_t raw_len, uint32_t pages, struct ph_err *err)
+{
+    struct batch *b = r->b;
+    struct frame_spec spec = spec_of(r, x, FRAME_DELTA, pages);
+    struct frame_head head;
+
+    PH_ASSERT(x->delta_count < BATCH_DELTAS_MAX);
+    spec.raw_len = raw_len;
+    page_sums(r->e, b, raw, raw_len);
+    set_raw(r->e, &spec, raw, b->source->pages);
+    x->kept = true;
+    x->has_frame = true;
+    x->frame = (uint32_t)b->frame_count;
+    if (add_frame(r->e, b, &spec, r->out_cap_bytes, &head, err) != PH_OK)
+        return err->rc;
+    x->entry.xxh3 = extent_sum_delta(x->entry.xxh3, pages, head.raw_xxh3);
+    x->entry.deltas++;
+    x->deltas[x->delta_count++] = (struct delta_entry){
+        .extent = x->number,
+        .frame_len = (uint32_t)b->frames[x->frame].len_bytes,
+        .pages = pages,
+    };
+    return PH_OK;
+}
+
+/* Only the changed pages were read. */
+static enum ph_rc encode_changed(struct extents_run *r, struct batch_extent *x, struct ph_err *err)
+{
+    struct encoder *e = r->e;
+    uint64_t base = (uint64_t)x->number * e->extent_bytes;
+    size_t len = 0;
+
+    for (uint32_t i = 0; i < MANIFEST_EXTENT_PAGES_MAX; i++) {
+        uint64_t at = base + (uint64_t)i * e->page_bytes;
+        uint8_t *bytes;
+
+        if ((x->named >> i & 1) == 0)
+            continue;
+        bytes = slab_at(r, at);
+        (void)page_check_one(e->pages, r->b->source, at, bytes);
+        memcpy(e->scratch + len, bytes, e->page_bytes);
+        len += e->page_bytes;
+    }
+    return encode_delta(r, x, e->scratch, len, x->named, err);
+}
+
+/* Pages that are newer than the prior backup, or have become empty since. */
+static uint32_t newer_pages(const struct extents_run *r, const struct batch_extent *x,
+                            const uint8_t *bytes, uint32_t live)
+{
+    uint32_t held = x->entry.pages;
+    uint32_t newer = 0;
+
+    for (uint32_t i = 0; i < x->delta_count; i++)
+        held |= x->deltas[i].pages;
+    for (uint32_t i = 0; (size_t)i * r->e->page_bytes < x->len_bytes; i++) {
+        const uint8_t *page = bytes + (size_t)i * r->e->page_bytes;
+        uint32_t bit = UINT32_C(1) << i;
+
+        if ((live & bit) != 0 ? change_check_is_newer(r->e->changes, page) : (held & bit) != 0)
+            newer |= bit;
+    }
+    return newer;
+}
+
+static enum ph_rc encode_by_lsn(struct extents_run *r, struct batch_extent *x, uint8_t *bytes,
+                                uint32_t live, uint64_t sum, struct ph_err *err)
+{
+    uint32_t newer = newer_pages(r, x, bytes, live);
+    unsigned pages = (unsigned)((x->len_bytes + r->e->page_bytes - 1) / r->e->page_bytes);
+    uint8_t *raw;
+    size_t len;
+
+    x->kept = newer == 0;
+    if (x->kept)
+        return PH_OK;
+    if (2 * (unsigned)__builtin_popcount(newer) >= pages ||
+        x->delta_count >= r->e->image_threshold || x->len_bytes % r->e->page_bytes != 0)
+        return encode_image(r, x, bytes, live, sum, err);
+    raw = gather(r->e, bytes, x->len_bytes, newer, &len);
+    return encode_delta(r, x, raw, len, newer, err);
+}
+
+static enum ph_rc encode_extent(struct extents_run *r, struct batch_extent *x, struct ph_err *err)
+{
+    struct encoder *e = r->e;
+    const struct source *s = r->b->source;
+    uint64_t offset = (uint64_t)x->number * e->extent_bytes;
+    uint8_t *bytes;
+    uint32_t live;
+    uint64_t sum;
+
+    x->kept = x->how == EXTENT_KEEP;
+    if (x->kept)
+        return PH_OK;
+    if (x->how == EXTENT_DELTA)
+        return encode_changed(r, x, err);
+    bytes = slab_at(r, offset);
+    live = live_pages(e, s, offset, bytes, x->len_bytes);
+    sum = xxh3_64(bytes, x->len_bytes);
+    if (!s->prior.tracked && !s->prior.by_lsn)
+        r->b->crc32c = crc32c(r->b->crc32c, bytes, x->len_bytes);
+    /* The same content as before: found by its sum, where the prior's is that of its bytes. */
+    x->kept = x->has_prior && x->delta_count == 0 && x->entry.xxh3 == sum;
+    if (x->kept)
+        return PH_OK;
+    if (x->how == EXTENT_BY_LSN)
+        return encode_by_lsn(r, x, bytes, live, sum, err);
+    return encode_image(r, x, bytes, live, sum, err);
+}
+
 static enum ph_rc encode_big(struct encoder *e, struct batch *b, size_t out_cap_bytes,
                              struct ph_err *err)
 {
-    struct piece *p = &b->pieces[0];
+    struct extents_run r = {.e = e, .b = b, .out_cap_bytes = out_cap_bytes};
 
-    for (size_t at = 0; at < p->got_bytes; at += e->extent_bytes)
-        if (encode_extent(e, b, at, MIN_OF(e->extent_bytes, p->got_bytes - at), out_cap_bytes,
-                          err) != PH_OK)
+    settle_length(&r);
+    if (b->source->prior.tracked)
+        check_unnamed(&r);
+    for (size_t i = 0; i < b->extent_count; i++)
+        if (encode_extent(&r, &b->extents[i], err) != PH_OK)
             return err->rc;
     return PH_OK;
+}
+
+/* ---- bundles ---- */
+
+/* The small file is what the prior backup holds: size and two sums agree. */
+static bool is_prior(const struct piece *p)
+{
+    const struct source_prior *prior = &p->source->prior;
+
+    return prior->bundled && prior->has_crc && prior->size_bytes == p->got_bytes &&
+           prior->crc32c == p->crc32c && prior->bundle.xxh3 == p->xxh3;
 }
 
 /* A bundle in the making, in scratch: relation files and others do not share one. */
@@ -208,16 +422,22 @@ static enum ph_rc encode_small(struct encoder *e, struct batch *b, size_t out_ca
         uint8_t *bytes = b->slab + p->slab_offset;
         bool pages = p->source->pages && p->got_bytes % e->page_bytes == 0;
 
-        if (p->got_bytes == 0)
+        p->kept = p->source->prior.kept;
+        if (p->kept)
+            p->crc32c = p->source->prior.crc32c;
+        if (p->kept || p->got_bytes == 0)
+            continue;
+        if (p->source->pages)
+            (void)live_pages(e, p->source, 0, bytes, p->got_bytes);
+        p->crc32c = crc32c(0, bytes, p->got_bytes);
+        p->xxh3 = xxh3_64(bytes, p->got_bytes);
+        p->kept = is_prior(p);
+        if (p->kept)
             continue;
         if ((bundle.fill_bytes + p->got_bytes > BUNDLE_BYTES_MAX || bundle.pages != pages) &&
             close_bundle(e, b, &bundle, out_cap_bytes, err) != PH_OK)
             return err->rc;
         bundle.pages = pages;
-        if (p->source->pages)
-            (void)live_pages(e, p->source, 0, bytes, p->got_bytes);
-        p->crc32c = crc32c(0, bytes, p->got_bytes);
-        p->xxh3 = xxh3_64(bytes, p->got_bytes);
         p->frame = (uint32_t)b->frame_count;
         p->frame_offset = (uint32_t)bundle.fill_bytes;
         memcpy(e->scratch + bundle.fill_bytes, bytes, p->got_bytes);

@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "codec/compress.h"
 #include "engine/backup/batch.h"
+#include "engine/backup/change_check.h"
 #include "engine/backup/page_check.h"
 
 struct encoder;
@@ -25,6 +26,8 @@ struct encoder_opts {
     int level;
     size_t page_bytes;        /* of the cluster */
     struct page_check *pages; /* shared by the workers; borrowed */
+    struct change_check *changes; /* likewise; NULL in a full backup */
+    unsigned image_threshold;     /* deltas that an extent may have */
 };
 
 /* For one worker thread; opts are copied. */

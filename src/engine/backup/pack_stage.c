@@ -15,8 +15,6 @@
 #include "base/str.h"
 #include "engine/backup/owner_names.h"
 
-#define EXTENTS_AT_ONCE 64
-
 /* The packer has no more use for the batch's bytes. Threads: the packer's hashing thread. */
 static void give_back(void *set, void *batch)
 {
@@ -26,7 +24,7 @@ static void give_back(void *set, void *batch)
 }
 
 void pack_stage_init(struct pack_stage *st, struct batch_set *set, struct packer *packer,
-                     struct manifest_writer *writer, size_t page_bytes)
+                     struct manifest_writer *writer, const struct manifest_reader *prior)
 {
     *st = (struct pack_stage){
         .set = set,
@@ -34,8 +32,11 @@ void pack_stage_init(struct pack_stage *st, struct batch_set *set, struct packer
         .writer = writer,
         .owners = owner_names_new(),
         .waiting = xcalloc(set->batch_count, sizeof(struct batch *)),
-        .page_bytes = page_bytes,
+        .prior = prior,
     };
+    if (prior != NULL)
+        st->prior_places = xcalloc((size_t)manifest_reader_pack_count(prior) + 1,
+                                   sizeof *st->prior_places);
     packer_hash_aside(packer, give_back, set);
 }
 
@@ -45,6 +46,8 @@ void pack_stage_release(struct pack_stage *st)
         packer_settle(st->packer);
     owner_names_free(st->owners);
     free(st->waiting);
+    free(st->own_places);
+    free(st->prior_places);
     *st = (struct pack_stage){0};
 }
 
@@ -58,15 +61,50 @@ static enum ph_rc append_frame(struct pack_stage *st, const struct batch *b, uin
                    f->sum_count, ret_place, err) != PH_OK)
         return err->rc;
     while (st->packs_named <= ret_place->pack) {
-        uint32_t place;
+        uint32_t count = st->packs_named;
 
-        if (manifest_writer_pack_begin(st->writer, packer_run(st->packer), st->packs_named + 1,
-                                       &place, err) != PH_OK)
+        if ((count & (count - 1)) == 0)
+            st->own_places =
+                xrealloc(st->own_places, 2 * ((size_t)count + 1) * sizeof *st->own_places);
+        if (manifest_writer_pack_begin(st->writer, packer_run(st->packer), count + 1,
+                                       &st->own_places[count], err) != PH_OK)
             return err->rc;
-        PH_ASSERT(place == st->packs_named);
         st->packs_named++;
     }
+    ret_place->pack = st->own_places[ret_place->pack];
     return PH_OK;
+}
+
+/* A pack of the prior's table becomes one of ours; *pack its place, there and then here. */
+static enum ph_rc adopt_pack(struct pack_stage *st, uint32_t *pack, struct ph_err *err)
+{
+    struct manifest_pack held;
+    uint32_t place;
+
+    if (*pack >= manifest_reader_pack_count(st->prior))
+        return err_set(err, PH_CORRUPT, "the prior backup's manifest names pack %u of %u", *pack,
+                       manifest_reader_pack_count(st->prior));
+    if (st->prior_places[*pack] == 0) {
+        held = manifest_reader_pack(st->prior, *pack);
+        if (manifest_writer_pack_begin(st->writer, manifest_reader_pack_run(st->prior, *pack),
+                                       held.sequence, &place, err) != PH_OK)
+            return err->rc;
+        manifest_writer_pack_seal(st->writer, place, held.size_bytes, held.sha256);
+        st->prior_places[*pack] = place + 1;
+    }
+    *pack = st->prior_places[*pack] - 1;
+    return PH_OK;
+}
+
+void pack_stage_seal(struct pack_stage *st)
+{
+    size_t count;
+    const struct packer_pack *packs = packer_packs(st->packer, &count);
+
+    PH_ASSERT(count == st->packs_named);
+    for (size_t i = 0; i < count; i++)
+        manifest_writer_pack_seal(st->writer, st->own_places[i], packs[i].size_bytes,
+                                  packs[i].sha256);
 }
 
 static enum ph_rc attrs_of(struct pack_stage *st, const struct source *s,
@@ -99,7 +137,7 @@ static void note_odd_length(struct pack_stage *st, const struct source *s, uint6
     struct ph_err ignored;
     AUTO_FREE char *shown = NULL;
 
-    if (!s->pages || bytes % st->page_bytes == 0)
+    if (!s->pages || bytes % st->set->page_bytes == 0)
         return;
     if (s->fs_path != NULL &&
         (file_facts_at(s->dirfd, s->fs_path, &now, &ignored) != PH_OK || now.size_bytes != bytes))
@@ -108,66 +146,95 @@ static void note_odd_length(struct pack_stage *st, const struct source *s, uint6
     st->odd_lengths++;
     log_warn("backup.length",
              "\"%s\" has %llu bytes, not a multiple of the page size %zu; all bytes are kept",
-             shown, (unsigned long long)bytes, st->page_bytes);
+             shown, (unsigned long long)bytes, st->set->page_bytes);
 }
 
-static enum ph_rc add_extents(struct pack_stage *st, struct batch *b, struct ph_err *err)
+/* The prior's part of an extent: packs get their places here. */
+static enum ph_rc adopt_extent(struct pack_stage *st, struct batch_extent *x, struct ph_err *err)
 {
-    struct extent_entry entries[EXTENTS_AT_ONCE];
-    uint32_t count = 0;
+    uint32_t old = x->delta_count - (x->has_frame ? 1 : 0);
 
-    for (size_t i = 0; i < b->extent_count; i++) {
-        struct encoded_extent *x = &b->extents[i];
-
-        if (x->has_frame) {
-            struct packer_place place;
-
-            if (append_frame(st, b, x->frame, &place, err) != PH_OK)
-                return err->rc;
-            x->entry.pack = place.pack;
-            x->entry.frame_offset = place.offset;
-        }
-        entries[count++] = x->entry;
-        if (count < EXTENTS_AT_ONCE && i + 1 < b->extent_count)
-            continue;
-        if (manifest_writer_add_extents(st->writer, entries, count, NULL, 0, err) != PH_OK)
+    if (x->entry.pages != 0 && adopt_pack(st, &x->entry.pack, err) != PH_OK)
+        return err->rc;
+    for (uint32_t i = 0; i < old; i++)
+        if (adopt_pack(st, &x->deltas[i].pack, err) != PH_OK)
             return err->rc;
-        count = 0;
-    }
+    st->deltas_max = MAX_OF(st->deltas_max, x->delta_count);
     return PH_OK;
 }
 
-/* The next piece of a big file. */
-static enum ph_rc write_big(struct pack_stage *st, struct batch *b, struct ph_err *err)
+static enum ph_rc add_extent(struct pack_stage *st, const struct batch *b, struct batch_extent *x,
+                             struct ph_err *err)
 {
-    struct piece *p = &b->pieces[0];
-    struct source *s = p->source;
-    bool last = p->last;
+    struct packer_place place;
 
-    if (!st->in_file) {
-        struct manifest_attrs attrs;
+    if (x->kept && adopt_extent(st, x, err) != PH_OK)
+        return err->rc;
+    if (x->has_frame) {
+        if (append_frame(st, b, x->frame, &place, err) != PH_OK)
+            return err->rc;
+        if (x->kept) {
+            x->deltas[x->delta_count - 1].pack = place.pack;
+            x->deltas[x->delta_count - 1].frame_offset = place.offset;
+        } else {
+            x->entry.pack = place.pack;
+            x->entry.frame_offset = place.offset;
+        }
+    }
+    st->extents_kept += x->kept && !x->has_frame;
+    st->extents_delta += x->kept && x->has_frame;
+    st->extents_image += !x->kept;
+    st->file_kept &= x->kept && !x->has_frame;
+    return manifest_writer_add_extents(st->writer, &x->entry, 1, x->deltas, x->delta_count, err);
+}
 
-        if (attrs_of(st, s, &attrs, err) != PH_OK ||
-            manifest_writer_begin_file(st->writer, &attrs, err) != PH_OK)
-            return err->rc;
-        st->in_file = true;
-        st->file_ended = false;
-        st->file_bytes = 0;
-        st->file_crc32c = 0;
-    }
-    if (!st->file_ended && p->got_bytes > 0) {
-        if (add_extents(st, b, err) != PH_OK)
-            return err->rc;
-        st->file_crc32c = crc32c_combine(st->file_crc32c, p->crc32c, p->got_bytes);
-        st->file_bytes += p->got_bytes;
-    }
-    if (p->got_bytes < p->want_bytes)
-        st->file_ended = true;
-    if (!last)
-        return PH_OK;
+static enum ph_rc begin_file(struct pack_stage *st, const struct source *s, struct ph_err *err)
+{
+    struct manifest_attrs attrs;
+
+    if (attrs_of(st, s, &attrs, err) != PH_OK ||
+        manifest_writer_begin_file(st->writer, &attrs, err) != PH_OK)
+        return err->rc;
+    st->in_file = true;
+    st->file_ended = false;
+    st->file_kept = true;
+    st->file_bytes = 0;
+    st->file_crc32c = 0;
+    return PH_OK;
+}
+
+/* The CRC of the whole is known where all was read, or nothing changed. */
+static enum ph_rc end_file(struct pack_stage *st, const struct source *s, struct ph_err *err)
+{
+    const struct source_prior *prior = &s->prior;
+
     st->in_file = false;
     note_odd_length(st, s, st->file_bytes);
-    if (manifest_writer_end_file(st->writer, st->file_bytes, st->file_crc32c, err) != PH_OK)
+    if (!prior->kept && !prior->tracked && !prior->by_lsn)
+        return manifest_writer_end_file(st->writer, st->file_bytes, st->file_crc32c, err);
+    if (st->file_kept && prior->has_crc && prior->size_bytes == st->file_bytes)
+        return manifest_writer_end_file(st->writer, st->file_bytes, prior->crc32c, err);
+    return manifest_writer_end_file_no_crc(st->writer, st->file_bytes, err);
+}
+
+/* The next extents of a big file. */
+static enum ph_rc write_big(struct pack_stage *st, struct batch *b, struct ph_err *err)
+{
+    struct source *s = b->source;
+
+    if (!st->in_file && begin_file(st, s, err) != PH_OK)
+        return err->rc;
+    for (size_t i = 0; i < b->extent_count && !st->file_ended; i++)
+        if (add_extent(st, b, &b->extents[i], err) != PH_OK)
+            return err->rc;
+    if (!st->file_ended) {
+        st->file_crc32c = crc32c_combine(st->file_crc32c, b->crc32c, b->covers_bytes);
+        st->file_bytes += b->covers_bytes;
+    }
+    st->file_ended |= b->short_read;
+    if (!b->last)
+        return PH_OK;
+    if (end_file(st, s, err) != PH_OK)
         return err->rc;
     source_free(st->set, s);
     return PH_OK;
@@ -186,6 +253,12 @@ static enum ph_rc write_small(struct pack_stage *st, struct batch *b, struct pie
     attrs.crc32c = p->crc32c;
     if (p->got_bytes == 0) {
         rc = manifest_writer_entry(st->writer, &attrs, err);
+    } else if (p->kept) {
+        struct manifest_bundle bundle = s->prior.bundle;
+
+        if (adopt_pack(st, &bundle.pack, err) != PH_OK)
+            return err->rc;
+        rc = manifest_writer_bundle_file(st->writer, &attrs, &bundle, err);
     } else {
         struct manifest_bundle bundle = {
             .pack = places[p->frame].pack,
@@ -219,7 +292,11 @@ static enum ph_rc write_small_batch(struct pack_stage *st, struct batch *b, stru
 
 static enum ph_rc write_batch(struct pack_stage *st, struct batch *b, struct ph_err *err)
 {
-    if (!st->late && b->piece_count > 0 && b->pieces[0].source->late) {
+    const struct source *first = b->big              ? b->source
+                                 : b->piece_count > 0 ? b->pieces[0].source
+                                                      : NULL;
+
+    if (!st->late && first != NULL && first->late) {
         if (manifest_writer_late(st->writer, err) != PH_OK)
             return err->rc;
         st->late = true;

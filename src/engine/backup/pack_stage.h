@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "codec/checksum.h"
 #include "engine/backup/batch.h"
+#include "repo/manifest_reader.h"
 #include "repo/manifest_writer.h"
 #include "repo/packer.h"
 
@@ -28,25 +29,37 @@ struct pack_stage {
     struct owner_names *owners;
     struct batch **waiting; /* batch_count places: seq modulo batch_count */
     uint64_t next_seq;
+    uint32_t *own_places; /* in the manifest, of the packer's packs */
     uint32_t packs_named;
+    const struct manifest_reader *prior; /* NULL in a full backup; borrowed */
+    uint32_t *prior_places;              /* of its packs: place + 1, 0 = not named yet */
     bool late;
 
     /* The big file in progress. */
     bool in_file;
     bool file_ended; /* read short: further pieces are dropped */
+    bool file_kept;  /* all of it so far is as in the prior backup */
     uint64_t file_bytes;
     uint32_t file_crc32c;
 
+    /* Of big files, as they come into the manifest. */
+    uint64_t extents_kept;
+    uint64_t extents_delta;
+    uint64_t extents_image;
+    unsigned deltas_max; /* the longest chain */
+
     uint64_t odd_lengths; /* relation files whose length is no multiple of the page size */
-    size_t page_bytes;
 };
 
-/* set, packer and writer are borrowed; pack_stage_release() frees the rest. */
+/* All are borrowed, prior may be NULL; pack_stage_release() frees the rest. */
 void pack_stage_init(struct pack_stage *st, struct batch_set *set, struct packer *packer,
-                     struct manifest_writer *writer, size_t page_bytes);
+                     struct manifest_writer *writer, const struct manifest_reader *prior);
 void pack_stage_release(struct pack_stage *st);
 
 /* Take one encoded batch; writes what is in turn. Errors: IO, NO_SPACE, AUTH, LIMIT, CANCELLED. */
 MUST_CHECK enum ph_rc pack_stage_take(struct pack_stage *st, struct batch *b, struct ph_err *err);
+
+/* After the packer has finished: enter sizes and sums of its packs into the manifest. */
+void pack_stage_seal(struct pack_stage *st);
 
 #endif

@@ -120,12 +120,13 @@ static enum ph_rc start_stages(struct pipeline *p, const struct pipeline_opts *o
 {
     struct reader_opts reader = opts->reader;
 
+    p->set->image_threshold = opts->encoder.image_threshold;
     reader.request_bytes = opts->slab_bytes;
     reader.pool = p->set->slabs;
     if (reader_new(&reader, &p->reader, err) != PH_OK)
         return err->rc;
     read_stage_init(&p->read, p->set, p->reader, opts->meter);
-    pack_stage_init(&p->pack, p->set, opts->packer, opts->writer, opts->encoder.page_bytes);
+    pack_stage_init(&p->pack, p->set, opts->packer, opts->writer, opts->prior);
     p->workers = xcalloc(opts->workers, sizeof *p->workers);
     for (; p->workers_started < opts->workers; p->workers_started++)
         if (start_thread(&p->workers[p->workers_started], worker_main, p, err) != PH_OK)
@@ -139,8 +140,6 @@ static enum ph_rc start_stages(struct pipeline *p, const struct pipeline_opts *o
 enum ph_rc pipeline_start(const struct pipeline_opts *opts, struct pipeline **ret,
                           struct ph_err *err)
 {
-    size_t extent_bytes =
-        manifest_extent_pages((uint32_t)opts->encoder.page_bytes) * opts->encoder.page_bytes;
     struct pipeline *p = xcalloc(1, sizeof *p);
     pthread_condattr_t clock;
 
@@ -151,7 +150,8 @@ enum ph_rc pipeline_start(const struct pipeline_opts *opts, struct pipeline **re
     (void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&p->moved, &clock);
     (void)pthread_condattr_destroy(&clock);
-    if (batch_set_new(opts->slab_bytes, extent_bytes, opts->memory_bytes, &p->set, err) != PH_OK ||
+    if (batch_set_new(opts->slab_bytes, opts->encoder.page_bytes, opts->memory_bytes, &p->set,
+                      err) != PH_OK ||
         start_stages(p, opts, err) != PH_OK) {
         pipeline_free(p);
         return err->rc;
@@ -227,6 +227,16 @@ enum ph_rc pipeline_run(struct pipeline *p, const struct pipeline_work *work, st
 struct batch_set *pipeline_batches(struct pipeline *p)
 {
     return p->set;
+}
+
+const struct pack_stage *pipeline_packed(const struct pipeline *p)
+{
+    return &p->pack;
+}
+
+void pipeline_seal(struct pipeline *p)
+{
+    pack_stage_seal(&p->pack);
 }
 
 const struct reader_stats *pipeline_reader_stats(const struct pipeline *p)

@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/meter.h"
 #include "engine/backup/encode_stage.h"
+#include "engine/backup/pack_stage.h"
 #include "engine/backup/read_stage.h"
 #include "repo/manifest_writer.h"
 #include "repo/packer.h"
@@ -30,7 +31,8 @@ struct pipeline_opts {
     struct reader_opts reader;   /* pool and request_bytes are filled by the pipeline */
     struct packer *packer;       /* borrowed; the packer thread's while a run lasts */
     struct manifest_writer *writer;
-    struct meter *meter; /* may be NULL */
+    const struct manifest_reader *prior; /* NULL in a full backup; its tables are borrowed */
+    struct meter *meter;                 /* may be NULL */
 };
 
 /* Feeds sources with read_stage_feed; runs in the reader thread. */
@@ -62,6 +64,10 @@ void pipeline_free(struct pipeline *p);
 
 /* For sources made by a feed. */
 struct batch_set *pipeline_batches(struct pipeline *p);
+/* Between runs: what was packed. Borrowed. */
+const struct pack_stage *pipeline_packed(const struct pipeline *p);
+/* After the last run and packer_finish: the packs' sizes and sums into the manifest. */
+void pipeline_seal(struct pipeline *p);
 /* Between runs: what was read and how. */
 const struct reader_stats *pipeline_reader_stats(const struct pipeline *p);
 const char *pipeline_reader_text(const struct pipeline *p);

@@ -3,13 +3,13 @@
  * Read stage (read_stage.h).
  *
  * A file of up to SMALL_FILE_BYTES goes whole into the batch of small files, at the next aligned
- * place; a larger one gets a batch for each slab_bytes of it. Waiting for a free batch must never stop
+ * place; a larger one is cut into extents (read_big.c). Waiting for a free batch must never stop
  * the reaping of reads, because only a finished read lets a batch go on and come back.
  *
  * The size is the one at open. A relation that grows meanwhile is repaired by WAL; a file that is not
  * WAL-logged (configuration) and changes under the same inode while it is read is read again.
  */
-#include "engine/backup/read_stage.h"
+#include "engine/backup/read_stage_impl.h"
 
 #include <string.h>
 
@@ -34,8 +34,7 @@ static enum ph_rc stopped(struct ph_err *err)
     return err_set(err, PH_CANCELLED, "the backup was stopped by another stage");
 }
 
-/* Hand the batch on once nothing is missing in it. */
-static enum ph_rc pass_on_when_full(struct read_stage *st, struct batch *b, struct ph_err *err)
+enum ph_rc read_stage_pass_on(struct read_stage *st, struct batch *b, struct ph_err *err)
 {
     if (!b->closed || b->reads_pending > 0)
         return PH_OK;
@@ -145,7 +144,7 @@ static enum ph_rc take_finished(struct read_stage *st, struct read_req *req, str
         reader_close(st->reader, s->handle);
         s->handle = NULL;
     }
-    return pass_on_when_full(st, p->batch, err);
+    return read_stage_pass_on(st, p->batch, err);
 }
 
 /* Reap one finished read, waiting for it when asked; *ret_any says whether there was one. */
@@ -159,7 +158,7 @@ static enum ph_rc reap(struct read_stage *st, bool wait, bool *ret_any, struct p
     return req == NULL ? PH_OK : take_finished(st, req, err);
 }
 
-static enum ph_rc next_batch(struct read_stage *st, struct batch **ret_batch, struct ph_err *err)
+enum ph_rc read_stage_next_batch(struct read_stage *st, struct batch **ret_batch, struct ph_err *err)
 {
     struct batch *b = queue_try_pop(st->set->free_queue);
 
@@ -199,7 +198,7 @@ static enum ph_rc make_room(struct read_stage *st, size_t want_bytes, struct ph_
     return PH_OK;
 }
 
-static enum ph_rc close_small(struct read_stage *st, struct ph_err *err)
+enum ph_rc read_stage_close_small(struct read_stage *st, struct ph_err *err)
 {
     struct batch *b = st->small;
 
@@ -207,7 +206,7 @@ static enum ph_rc close_small(struct read_stage *st, struct ph_err *err)
     if (b == NULL)
         return PH_OK;
     b->closed = true;
-    return pass_on_when_full(st, b, err);
+    return read_stage_pass_on(st, b, err);
 }
 
 static struct piece *add_piece(struct batch *b, struct source *s)
@@ -221,7 +220,7 @@ static struct piece *add_piece(struct batch *b, struct source *s)
 /* What a small file takes of the slab: one that must be whole may have grown when it is read. */
 static size_t small_room(const struct source *s)
 {
-    uint64_t bytes = s->listed_bytes;
+    uint64_t bytes = s->prior.kept ? 0 : s->listed_bytes;
 
     if (s->whole && s->fs_path != NULL && bytes > 0)
         bytes = MIN_OF(2 * bytes + SLAB_ALIGN_BYTES, (uint64_t)BUNDLE_BYTES_MAX);
@@ -236,10 +235,10 @@ static enum ph_rc feed_small(struct read_stage *st, struct source *s, struct ph_
 
     if (st->small != NULL && (st->small->piece_count == BATCH_PIECES_MAX ||
                               st->set->slab_bytes - st->small->slab_used_bytes < room)) {
-        if (close_small(st, err) != PH_OK)
+        if (read_stage_close_small(st, err) != PH_OK)
             return err->rc;
     }
-    if (st->small == NULL && next_batch(st, &st->small, err) != PH_OK)
+    if (st->small == NULL && read_stage_next_batch(st, &st->small, err) != PH_OK)
         return err->rc;
     if (s->handle != NULL && s->listed_bytes > 0 && make_room(st, room, err) != PH_OK)
         return err->rc;
@@ -263,42 +262,11 @@ static enum ph_rc feed_small(struct read_stage *st, struct source *s, struct ph_
     return PH_OK;
 }
 
-/* A large file: one batch a slab. */
-static enum ph_rc feed_big(struct read_stage *st, struct source *s, struct ph_err *err)
+enum ph_rc read_stage_submit(struct read_stage *st, struct piece *p, struct ph_err *err)
 {
-    const uint64_t size_bytes =
-        s->listed_bytes; /* s is the packer's once its last batch is passed on */
-
-    if (close_small(st, err) != PH_OK)
+    if (make_room(st, p->want_bytes, err) != PH_OK)
         return err->rc;
-    for (uint64_t at = 0; at < size_bytes;) {
-        struct batch *b;
-        struct piece *p;
-
-        if (next_batch(st, &b, err) != PH_OK)
-            return err->rc;
-        b->big = true;
-        p = add_piece(b, s);
-        p->offset = at;
-        p->want_bytes = (size_t)MIN_OF(size_bytes - at, st->set->slab_bytes);
-        p->room_bytes = st->set->slab_bytes;
-        at += p->want_bytes;
-        p->last = at == size_bytes;
-        b->closed = true;
-        if (s->content != NULL) {
-            memcpy(b->slab, s->content + p->offset, p->want_bytes);
-            p->got_bytes = p->want_bytes;
-            if (pass_on_when_full(st, b, err) != PH_OK)
-                return err->rc;
-            continue;
-        }
-        s->submitted = p->last;
-        s->reads_pending++;
-        b->reads_pending++;
-        if (make_room(st, p->want_bytes, err) != PH_OK)
-            return err->rc;
-        submit(st, p);
-    }
+    submit(st, p);
     return PH_OK;
 }
 
@@ -322,7 +290,7 @@ enum ph_rc read_stage_feed(struct read_stage *st, struct source *source, struct 
     if (source->type == SOURCE_FILE)
         meter_add(st->meter, 0, 1);
     if (source->listed_bytes > SMALL_FILE_BYTES)
-        return feed_big(st, source, err);
+        return read_big_feed(st, source, err);
     return feed_small(st, source, err);
 }
 
@@ -330,7 +298,7 @@ enum ph_rc read_stage_flush(struct read_stage *st, struct ph_err *err)
 {
     bool any = true;
 
-    if (close_small(st, err) != PH_OK)
+    if (read_stage_close_small(st, err) != PH_OK)
         return err->rc;
     while (any)
         if (reap(st, true, &any, err) != PH_OK)
