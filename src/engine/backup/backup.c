@@ -14,6 +14,7 @@
 #include "base/cancel.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "engine/backup/backup_debris.h"
 #include "engine/backup/backup_job.h"
 #include "engine/backup/backup_preflight.h"
@@ -39,23 +40,79 @@ static enum ph_rc is_taken(struct backup_job *job, struct repo_key key, bool *re
     return rc == PH_NOT_FOUND ? PH_OK : rc;
 }
 
-/* A label that no backup has, nor the debris of one: the present second, or a later one. */
+static enum ph_rc stamp_is_taken(struct backup_job *job, bool *ret_taken, struct ph_err *err)
+{
+    static const char kinds[] = {'F', 'I'};
+    const char *cluster = job->opts->cluster;
+
+    *ret_taken = false;
+    for (size_t i = 0; i < sizeof kinds && !*ret_taken; i++) {
+        char label[BACKUP_LABEL_BYTES];
+        bool published;
+        bool begun;
+
+        (void)snprintf(label, sizeof label, "%.16s_%c", job->stamp, kinds[i]);
+        if (is_taken(job, repo_key_backup_json(cluster, label), &published, err) != PH_OK ||
+            is_taken(job, repo_key_manifest(cluster, label), &begun, err) != PH_OK)
+            return err->rc;
+        *ret_taken = published || begun;
+    }
+    return PH_OK;
+}
+
+/* A label whose stamp no backup has, nor the debris of one: the present second, or a later one. */
 static enum ph_rc choose_label(struct backup_job *job, struct ph_err *err)
 {
-    const char *cluster = job->opts->cluster;
-    bool published;
-    bool begun;
+    bool taken = true;
 
-    for (;;) {
+    while (taken) {
         (void)time_format_label(time_now_us(), job->stamp, sizeof job->stamp);
-        (void)snprintf(job->label, sizeof job->label, "%.16s_F", job->stamp);
-        if (is_taken(job, repo_key_backup_json(cluster, job->label), &published, err) != PH_OK ||
-            is_taken(job, repo_key_manifest(cluster, job->label), &begun, err) != PH_OK)
+        if (stamp_is_taken(job, &taken, err) != PH_OK)
             return err->rc;
-        if (!published && !begun)
-            return PH_OK;
-        time_sleep_us(LABEL_PAUSE_US);
+        if (taken)
+            time_sleep_us(LABEL_PAUSE_US);
     }
+    (void)snprintf(job->label, sizeof job->label, "%.16s_%c", job->stamp,
+                   job->prior != NULL ? 'I' : 'F');
+    return PH_OK;
+}
+
+/* The backup to build upon; the lease is held, so that it stays. */
+static enum ph_rc find_prior(struct backup_job *job, struct ph_err *err)
+{
+    const struct backup_opts *o = job->opts;
+    const struct prior_opts opts = {
+        .store = o->store,
+        .cluster = o->cluster,
+        .archive = &job->archive,
+        .dir = &job->dir,
+        .by = o->changed_by == CHANGED_BY_LSN ? PRIOR_BY_LSN : PRIOR_BY_WAL,
+    };
+
+    if (o->type == BACKUP_FULL || job->force_full)
+        return PH_OK;
+    if (prior_open(&opts, &job->prior, job->full_reason, sizeof job->full_reason, err) != PH_OK)
+        return err->rc;
+    if (job->prior != NULL) {
+        log_info("backup.prior", "builds upon backup %s", job->prior->info.label);
+        return PH_OK;
+    }
+    if (o->changed_by == CHANGED_BY_WAL) {
+        (void)err_set(err, PH_REFUSED, "WAL does not tell what changed: %s", job->full_reason);
+        return err_hint(err, "Use changed-by auto for a full backup, or lsn to look at all pages.");
+    }
+    log_info("backup.full", "takes a full backup: %s", job->full_reason);
+    return PH_OK;
+}
+
+/* Not after all: backup_run begins again. */
+static enum ph_rc give_up_prior(struct backup_job *job, struct ph_err *err)
+{
+    if (job->prior == NULL || err->rc != PH_REFUSED)
+        return err->rc;
+    (void)snprintf(job->full_reason, sizeof job->full_reason, "%.500s", err->text);
+    job->force_full = true;
+    return err->rc;
 }
 
 static void tell_fallback(void *ctx, const char *text)
@@ -89,7 +146,8 @@ static enum ph_rc start_pipeline(struct backup_job *job, struct ph_err *err)
         .workers = job->workers,
         .encoder = {.method = o->compress,
                     .level = o->compress_level,
-                    .page_bytes = job->dir.control.block_bytes},
+                    .page_bytes = job->dir.control.block_bytes,
+                    .image_threshold = o->image_threshold},
         .reader = {.mode = o->direct_read,
                    .ring = o->threads_only ? RING_THREADS : RING_AUTO,
                    .depth = job->read_depth,
@@ -100,12 +158,35 @@ static enum ph_rc start_pipeline(struct backup_job *job, struct ph_err *err)
     job->pages = page_check_new(o->verify_pages && job->dir.control.checksum_version != 0,
                                 job->dir.control.block_bytes, job->mode.start_lsn);
     opts.encoder.pages = job->pages;
+    if (job->prior != NULL) {
+        job->changes = change_check_new(job->prior->info.start_lsn, job->mode.start_lsn);
+        opts.encoder.changes = job->changes;
+        opts.prior = job->prior->reader;
+    }
     if (packer_new(&packer, &job->packer, err) != PH_OK ||
         manifest_writer_open(o->store, &manifest, &job->writer, err) != PH_OK)
         return err->rc;
     opts.packer = job->packer;
     opts.writer = job->writer;
     return pipeline_start(&opts, &job->pipeline, err);
+}
+
+/* A page that changed without being named: the map of changes cannot be trusted. */
+static enum ph_rc check_changes(struct backup_job *job, struct ph_err *err)
+{
+    const struct change_check *c = job->changes;
+    AUTO_FREE char *shown = NULL;
+
+    if (c == NULL || change_check_count(job->changes) == 0)
+        return PH_OK;
+    shown = str_escape(c->path);
+    (void)err_set(err, PH_REFUSED,
+                  "%llu pages changed that WAL does not name, the first is block %llu of \"%s\" "
+                  "with LSN " PH_LSN_FMT,
+                  (unsigned long long)c->count,
+                  (unsigned long long)(c->offset / job->dir.control.block_bytes), shown,
+                  PH_LSN_ARGS(c->lsn));
+    return give_up_prior(job, err);
 }
 
 /* While copying: is the session there, and how far is the server. */
@@ -122,7 +203,7 @@ static enum ph_rc watch(void *ctx, struct ph_err *err)
         server_position(job->session, &position, err) != PH_OK)
         return err_ctx(err, "while copying");
     page_check_advance(job->pages, position.lsn);
-    return PH_OK;
+    return check_changes(job, err);
 }
 
 /*
@@ -163,6 +244,9 @@ static enum ph_rc enter_backup_mode(struct backup_job *job, struct ph_err *err)
     if (datadir_read_control(job->dir.fd, &control, NULL, err) != PH_OK ||
         check_timeline(job, &control, err) != PH_OK)
         return err->rc;
+    if (job->prior != NULL &&
+        prior_settle(job->prior, job->mode.start_tli, job->mode.start_lsn, err) != PH_OK)
+        return give_up_prior(job, err);
     return backup_report_tablespaces(job, err);
 }
 
@@ -172,6 +256,7 @@ static enum ph_rc leave_backup_mode(struct backup_job *job, struct ph_err *err)
 
     /* Before the end: from then on the session may be lost without harm. */
     if (backup_report_tablespaces(job, err) != PH_OK ||
+        backup_report_databases(job, err) != PH_OK ||
         datadir_read_control(job->dir.fd, &control, job->control_raw, err) != PH_OK ||
         check_timeline(job, &control, err) != PH_OK)
         return err->rc;
@@ -197,6 +282,8 @@ static enum ph_rc copy(struct backup_job *job, struct ph_err *err)
     if (pipeline_run(job->pipeline, &body, err) != PH_OK)
         return err->rc;
     job->copy_us = time_mono_us() - began_us;
+    if (check_changes(job, err) != PH_OK)
+        return err->rc;
     if (leave_backup_mode(job, err) != PH_OK)
         return err->rc;
     meter_phase(job->opts->meter, "finishing");
@@ -209,14 +296,9 @@ static enum ph_rc copy(struct backup_job *job, struct ph_err *err)
 static enum ph_rc finish_objects(struct backup_job *job, struct manifest_summary *ret_summary,
                                  struct ph_err *err)
 {
-    const struct packer_pack *packs;
-    size_t count;
-
     if (packer_finish(job->packer, err) != PH_OK)
         return err->rc;
-    packs = packer_packs(job->packer, &count);
-    for (size_t i = 0; i < count; i++)
-        manifest_writer_pack_seal(job->writer, (uint32_t)i, packs[i].size_bytes, packs[i].sha256);
+    pipeline_seal(job->pipeline);
     job->manifest_done = true;
     return manifest_writer_finish(steal_ptr(job->writer), ret_summary, err);
 }
@@ -249,11 +331,11 @@ static enum ph_rc run(struct backup_job *job, struct backup_info *ret_info, stru
 {
     if (backup_preflight(job, err) != PH_OK || backup_settings_choose(job, err) != PH_OK)
         return err->rc;
-    if (choose_label(job, err) != PH_OK ||
-        lease_take(job->opts->store, job->opts->cluster, "backup", job->label, &job->lease, err) !=
-            PH_OK)
+    if (lease_take(job->opts->store, job->opts->cluster, "backup", "", &job->lease, err) != PH_OK)
         return err->rc;
     backup_debris_remove(job->opts->store, job->opts->cluster);
+    if (find_prior(job, err) != PH_OK || choose_label(job, err) != PH_OK)
+        return err->rc;
     meter_phase(job->opts->meter, "scanning");
     if (backup_sources_count(job, err) != PH_OK || copy(job, err) != PH_OK)
         return err->rc;
@@ -295,6 +377,8 @@ static void release(struct backup_job *job)
     discard_unpublished(job);
     packer_free(job->packer);
     page_check_free(job->pages);
+    change_check_free(job->changes);
+    prior_free(job->prior);
     backup_stop_release(&job->stop);
     backup_report_release(job);
     backup_sources_release(job);
@@ -303,8 +387,9 @@ static void release(struct backup_job *job)
     backup_preflight_release(job);
 }
 
-enum ph_rc backup_run(const struct backup_opts *opts, struct backup_result *ret_result,
-                      struct ph_err *err)
+/* One attempt. *ret_again: it cannot be incremental, for the reason given. */
+static enum ph_rc attempt(const struct backup_opts *opts, bool *ret_again, char *reason,
+                          size_t reason_bytes, struct backup_result *ret_result, struct ph_err *err)
 {
     struct backup_job *job = xcalloc(1, sizeof *job);
     struct backup_info info;
@@ -313,6 +398,8 @@ enum ph_rc backup_run(const struct backup_opts *opts, struct backup_result *ret_
     job->opts = opts;
     job->began_us = time_mono_us();
     job->dir.fd = -1;
+    job->force_full = *ret_again;
+    (void)snprintf(job->full_reason, sizeof job->full_reason, "%s", reason);
     rc = run(job, &info, err);
     if (rc == PH_OK) {
         const struct reader_stats *stats = pipeline_reader_stats(job->pipeline);
@@ -321,9 +408,26 @@ enum ph_rc backup_run(const struct backup_opts *opts, struct backup_result *ret_
         ret_result->read_bytes_direct = stats->bytes[READ_HOW_DIRECT];
         ret_result->read_bytes_cached = stats->bytes[READ_HOW_NOWAIT];
     }
+    *ret_again = rc != PH_OK && job->force_full && !*ret_again;
+    (void)snprintf(reason, reason_bytes, "%s", job->full_reason);
     release(job);
     free(job);
     return rc;
+}
+
+enum ph_rc backup_run(const struct backup_opts *opts, struct backup_result *ret_result,
+                      struct ph_err *err)
+{
+    char reason[512] = "";
+    bool again = false;
+    enum ph_rc rc = attempt(opts, &again, reason, sizeof reason, ret_result, err);
+
+    if (!again)
+        return rc;
+    if (opts->changed_by == CHANGED_BY_WAL)
+        return err_set(err, PH_REFUSED, "WAL does not tell what changed: %s", reason);
+    log_warn("backup.full", "begins again with a full backup: %s", reason);
+    return attempt(opts, &again, reason, sizeof reason, ret_result, err);
 }
 
 void backup_result_release(struct backup_result *result)

@@ -20,6 +20,19 @@
 #include "io/reader.h"
 #include "store/store.h"
 
+enum backup_type {
+    BACKUP_AUTO, /* incremental where there is a backup to build upon, else full */
+    BACKUP_FULL,
+    BACKUP_INCR, /* incremental; full, with the reason said, where it cannot be */
+};
+
+/* How an incremental backup learns what changed. */
+enum backup_changed_by {
+    CHANGED_BY_AUTO, /* WAL; a full backup where that does not tell */
+    CHANGED_BY_WAL,  /* WAL or nothing: REFUSED where it does not tell */
+    CHANGED_BY_LSN,  /* all pages are read and their LSNs looked at */
+};
+
 /* Plain values from the configuration; 0 means "choose from the machine" where said. */
 struct backup_opts {
     const char *cluster;
@@ -38,6 +51,9 @@ struct backup_opts {
     uint64_t pack_size_bytes;
     bool lower_priority;
 
+    enum backup_type type;
+    enum backup_changed_by changed_by;
+    unsigned image_threshold; /* deltas that an extent may have, 1..BATCH_DELTAS_MAX */
     bool fast_checkpoint;
     bool with_wal;
     bool with_config;
@@ -55,10 +71,11 @@ struct backup_result {
 };
 
 /*
- * Make a full backup. On success the backup is durable and visible; info.result tells of corrupt
+ * Make a backup, incremental or full. What turns out while an incremental one runs to make it
+ * impossible (WAL that does not tell all) makes a full one follow at once. On success the backup is durable and visible; info.result tells of corrupt
  * pages (PH_OK all the same: cli/ maps it to exit code 4).
  *
- * Errors    CONFIG, REFUSED (another system, newer format), RETRY (a backup runs already, server
+ * Errors    CONFIG, REFUSED (another system, newer format, changed_by WAL without it), RETRY (a backup runs already, server
  *           not ready), TIMEOUT (archive), CANCELLED, AUTH, IO, NO_SPACE, CORRUPT
  * Threads   one backup a process
  */

@@ -11,8 +11,10 @@
 
 #include "base/timeutil.h"
 #include "engine/backup/backup.h"
+#include "engine/backup/change_check.h"
 #include "engine/backup/page_check.h"
 #include "engine/backup/pipeline.h"
+#include "engine/backup/prior.h"
 #include "format/backup_info.h"
 #include "format/cluster_info.h"
 #include "format/pg_control.h"
@@ -48,8 +50,12 @@ struct backup_job {
     struct lease lease;
     char stamp[TIME_TEXT_BYTES];
     char label[BACKUP_LABEL_BYTES];
+    struct prior *prior;   /* NULL: a full backup */
+    bool force_full;       /* an incremental one was tried and cannot be */
+    char full_reason[512]; /* why it is full, a clause; "" where that was asked for */
     struct scan_totals totals; /* counted before the start */
     struct page_check *pages;
+    struct change_check *changes; /* NULL in a full backup */
     struct packer *packer;
     struct manifest_writer *writer;
     struct pipeline *pipeline;
@@ -60,6 +66,8 @@ struct backup_job {
     uint8_t control_raw[PG_CONTROL_FILE_BYTES]; /* as it was just before stop */
     struct backup_tablespace *spaces;           /* all that were there between start and stop */
     size_t space_count;
+    struct backup_database *databases; /* as they were before the stop */
+    size_t database_count;
     struct backup_stop stop;
     bool manifest_done; /* it may be in the store */
     bool published;
