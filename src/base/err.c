@@ -98,7 +98,8 @@ const char *ph_rc_name(enum ph_rc rc)
         [PH_IO] = "IO",           [PH_NO_SPACE] = "NO_SPACE",   [PH_CORRUPT] = "CORRUPT",
         [PH_LIMIT] = "LIMIT",     [PH_AUTH] = "AUTH",           [PH_RETRY] = "RETRY",
         [PH_TIMEOUT] = "TIMEOUT", [PH_CANCELLED] = "CANCELLED", [PH_NO_MEMORY] = "NO_MEMORY",
-        [PH_CONFIG] = "CONFIG",   [PH_REFUSED] = "REFUSED",     [PH_BUG] = "BUG",
+        [PH_CONFIG] = "CONFIG",   [PH_REFUSED] = "REFUSED",     [PH_BUSY] = "BUSY",
+        [PH_BUG] = "BUG",
     };
 
     return (size_t)rc < sizeof names / sizeof *names ? names[rc] : "UNKNOWN";

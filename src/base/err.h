@@ -23,6 +23,7 @@ enum ph_rc {
     PH_LIMIT,     /* a named bound is exceeded */
     PH_AUTH,      /* permission or credentials */
     PH_RETRY,     /* refused for now, the same call may work later */
+    PH_BUSY,      /* another process holds it: a lock, a lease */
     PH_TIMEOUT,   /* a bounded wait ended */
     PH_CANCELLED, /* a signal asked us to stop */
     PH_NO_MEMORY,

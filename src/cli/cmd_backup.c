@@ -58,7 +58,7 @@ MUST_CHECK static enum ph_rc run_with_patience(const struct command_run *run,
     for (;;) {
         enum ph_rc rc = backup_run(opts, ret_result, err);
 
-        if (rc != PH_RETRY || time_mono_us() >= until_us)
+        if (rc != PH_BUSY || time_mono_us() >= until_us)
             return rc;
         log_info("backup.wait", "%s", err->text);
         meter_phase(opts->meter, "waiting for another process");

@@ -1,151 +1,258 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The lease (lease.h): a lock that the system releases with the process, and a generation number that
- * stays.
+ * Taking, watching and guarding the lease (lease.h). Its renewal is in lease_keeper.c.
+ *
+ * Watching instead of comparing times: clocks of two machines may differ by hours, and `expires` only
+ * says whether watching is worth while. The winner of the compare and swap is the new holder,
+ * whatever the lock says; he then takes the lock away from a stopped one.
  */
 #include "repo/lease.h"
 
-#include <stdlib.h>
-#include <unistd.h>
+#include <stdio.h>
+#include <string.h>
 
-#include "base/buf.h"
-#include "base/jsonx.h"
+#include "base/cancel.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/timeutil.h"
-#include "format/sealed_json.h"
+#include "format/lease_info.h"
+#include "repo/lease_keeper.h"
 #include "repo/repo_keys.h"
 
-#define LEASE_BYTES_MAX (64 * KIB)
-#define LEASE_FORMAT    1
+#define WATCH_PAUSE_US   100000u
+#define RELEASE_PAUSE_US 20000u
+#define RELEASE_TRIES    50 /* a holder that has released drops its lock a moment later */
+#define CLOCK_SLACK_US   INT64_C(5000000)
 
-/* The lease object; *ret_json NULL where there is none yet. */
-static enum ph_rc read_lease(struct store *s, const char *key, json_t **ret_json,
-                             struct ph_err *err)
+/* One attempt to take the lease. */
+struct attempt {
+    struct store *store;
+    const struct lease_opts *opts;
+    struct repo_key key;
+    struct repo_key lock_key;
+    struct store_lock *lock; /* NULL: another has it */
+    bool exists;
+    struct lease_info seen;
+    struct store_tag tag; /* of what was seen; "" where there is none */
+};
+
+enum judgement { TAKE_NOW, WATCH_IT, WAIT_FOR_LOCK, IN_USE };
+
+static enum ph_rc look(struct attempt *a, struct ph_err *err)
 {
-    struct buf text;
     enum ph_rc rc;
 
-    buf_init(&text, LEASE_BYTES_MAX);
-    rc = store_get(s, key, &text, err);
-    if (rc == PH_NOT_FOUND) {
-        *ret_json = NULL;
-        rc = PH_OK;
-    } else if (rc == PH_OK) {
-        rc = sealed_json_decode(text.data, text.len_bytes, key, ret_json, err);
-        if (rc == PH_CORRUPT)
-            rc = err_hint(err, "Make sure that no backup runs, then remove \"%s/%s\".",
-                          store_name(s), key);
+    if (a->lock == NULL) {
+        rc = store_lock_take(a->store, a->lock_key.text, &a->lock, err);
+        if (rc != PH_OK && rc != PH_BUSY)
+            return rc;
     }
-    buf_release(&text);
-    return rc;
+    a->tag = (struct store_tag){{0}};
+    rc = lease_read(a->store, a->key.text, &a->seen, &a->tag, err);
+    a->exists = rc == PH_OK;
+    return rc == PH_NOT_FOUND ? PH_OK : rc;
 }
 
-/* Somebody else holds the lock: say who, as far as it is known. */
-static enum ph_rc report_holder(struct store *s, const char *cluster, const char *key,
-                                struct ph_err *err)
+/* The lock is ours: does that prove that the one who is named in the lease is gone? */
+static bool lock_proves(const struct attempt *a)
 {
-    AUTO_JSON json_t *held = NULL;
-    struct ph_err ignored;
-    const char *host = "?";
-    const char *command = "?";
-    const char *since = "?";
-    int64_t pid = 0;
+    char boot[sizeof a->seen.boot_id];
 
-    if (read_lease(s, key, &held, &ignored) == PH_OK && held != NULL) {
-        (void)(jsonx_get_str(held, "host", &host, &ignored) == PH_OK);
-        (void)(jsonx_get_str(held, "command", &command, &ignored) == PH_OK);
-        (void)(jsonx_get_str(held, "since", &since, &ignored) == PH_OK);
-        (void)(jsonx_get_i64(held, "pid", &pid, &ignored) == PH_OK);
+    switch (store_lock_reach(a->store)) {
+    case STORE_REACH_ALL:
+        return true;
+    case STORE_REACH_MACHINE:
+        lease_boot_id(boot, sizeof boot);
+        return boot[0] != '\0' && strcmp(boot, a->seen.boot_id) == 0;
+    default:
+        return false;
     }
-    (void)err_set(err, PH_RETRY,
-                  "cluster \"%s\" is in use: \"%s\" of process %lld on host \"%s\" holds the lease "
-                  "since %s",
-                  cluster, command, (long long)pid, host, since);
-    return err_hint(err, "Wait until it ends, or end that process.");
 }
 
-static enum ph_rc write_lease(const struct lease *l, const char *command, const char *label,
-                              struct ph_err *err)
+static enum judgement judge(const struct attempt *a)
 {
-    AUTO_JSON json_t *j = json_object();
-    char host[256] = "unknown";
-    struct buf text;
+    int64_t valid_us = (int64_t)a->seen.valid_s * 1000000;
+    int64_t now_us = time_now_us();
+
+    if (!a->exists || a->seen.released)
+        return a->lock != NULL ? TAKE_NOW : WAIT_FOR_LOCK;
+    if (a->lock != NULL && lock_proves(a))
+        return TAKE_NOW;
+    /* An end that lies further ahead than a sign of life counts is of another clock. */
+    if (now_us < a->seen.expires_us && a->seen.expires_us - now_us <= valid_us + CLOCK_SLACK_US)
+        return IN_USE;
+    return WATCH_IT;
+}
+
+static enum ph_rc report_holder(const struct attempt *a, struct ph_err *err)
+{
+    const struct lease_info *held = &a->seen;
+    char since[TIME_TEXT_BYTES];
+    char until[TIME_TEXT_BYTES];
+
+    if (!a->exists)
+        return err_set(err, PH_BUSY,
+                       "cluster \"%s\" is in use: another process is about to take it",
+                       a->opts->cluster);
+    (void)err_set(err, PH_BUSY,
+                  "cluster \"%s\" is in use: \"%s\" of process %llu on host \"%s\" holds the lease "
+                  "since %s%s%s",
+                  a->opts->cluster, held->command, (unsigned long long)held->pid, held->host,
+                  time_format_iso(held->since_us, false, since, sizeof since),
+                  held->label[0] != '\0' ? ", for " : "", held->label);
+    return err_hint(err,
+                    "Wait until it ends, or end that process. A dead holder is replaced at once on "
+                    "its own machine; one that gives no sign of life is replaced %u s after %s by "
+                    "whoever asks then.",
+                    held->valid_s, time_format_iso(held->expires_us, false, until, sizeof until));
+}
+
+/* Until the sign of life has stood still for as long as it counts. RETRY: look again; BUSY: it moved. */
+static enum ph_rc watch(struct attempt *a, struct ph_err *err)
+{
+    uint64_t until_us = time_mono_us() + (uint64_t)a->seen.valid_s * 1000000;
+    struct store_tag before = a->tag;
+    bool had_lock = a->lock != NULL;
+
+    log_info("lease.watch",
+             "the lease of \"%s\" of process %llu on host \"%s\" has run out; watching it for %u s",
+             a->seen.command, (unsigned long long)a->seen.pid, a->seen.host, a->seen.valid_s);
+    while (time_mono_us() < until_us) {
+        time_sleep_us(WATCH_PAUSE_US);
+        if (cancel_check(err) != PH_OK || look(a, err) != PH_OK)
+            return err->rc;
+        if (strcmp(a->tag.text, before.text) != 0)
+            return a->exists && !a->seen.released ? report_holder(a, err)
+                                                  : err_set(err, PH_RETRY, "it was given back");
+        if (a->lock != NULL && !had_lock)
+            return err_set(err, PH_RETRY, "its lock has become free");
+    }
+    return PH_OK;
+}
+
+static void tell_takeover(const struct attempt *a)
+{
+    char since[TIME_TEXT_BYTES];
+
+    if (a->exists && !a->seen.released)
+        log_warn("lease.takeover",
+                 "took over the lease that \"%s\" of process %llu on host \"%s\" held since %s and "
+                 "never gave back",
+                 a->seen.command, (unsigned long long)a->seen.pid, a->seen.host,
+                 time_format_iso(a->seen.since_us, false, since, sizeof since));
+}
+
+/* The next generation is ours, if nobody was faster (RETRY). */
+static enum ph_rc claim(struct attempt *a, struct lease *ret_lease, struct ph_err *err)
+{
+    struct lease_info info = {
+        .generation = a->exists ? a->seen.generation + 1 : 1,
+        .valid_s = a->opts->valid_s != 0 ? a->opts->valid_s : LEASE_VALID_S,
+    };
     enum ph_rc rc;
 
-    (void)gethostname(host, sizeof host - 1);
-    jsonx_set_u64(j, "format", LEASE_FORMAT);
-    jsonx_set_u64(j, "generation", l->generation);
-    jsonx_set_name(j, "host", host);
-    jsonx_set_i64(j, "pid", (int64_t)getpid());
-    jsonx_set_str(j, "command", command);
-    jsonx_set_str(j, "label", label);
-    jsonx_set_time(j, "since", time_now_us());
-    buf_init(&text, LEASE_BYTES_MAX);
-    rc = sealed_json_encode(j, &text, err);
-    if (rc == PH_OK)
-        rc = store_put(l->store, l->key, text.data, text.len_bytes, false, err);
-    buf_release(&text);
-    return rc;
-}
-
-/* With the lock held: the next generation. */
-static enum ph_rc raise_generation(struct lease *l, const char *command, const char *label,
-                                   struct ph_err *err)
-{
-    AUTO_JSON json_t *before = NULL;
-    uint64_t generation = 0;
-
-    if (read_lease(l->store, l->key, &before, err) != PH_OK)
+    (void)snprintf(info.command, sizeof info.command, "%s", a->opts->command);
+    (void)snprintf(info.label, sizeof info.label, "%s", a->opts->label);
+    lease_describe_self(&info);
+    rc = lease_write(a->store, a->key.text, &info, &a->tag, err);
+    if (rc == PH_EXISTS || rc == PH_NOT_FOUND)
+        return err_set(err, PH_RETRY, "the lease was taken by another process");
+    if (rc != PH_OK)
+        return rc;
+    tell_takeover(a);
+    if (a->lock == NULL && store_lock_break(a->store, a->lock_key.text, &a->lock, err) != PH_OK)
         return err->rc;
-    if (before != NULL && jsonx_get_u64(before, "generation", &generation, err) != PH_OK)
-        return err_ctx(err, "lease \"%s\"", l->key);
-    l->generation = generation + 1;
-    return write_lease(l, command, label, err);
+    ret_lease->store = a->store;
+    ret_lease->generation = info.generation;
+    return lease_keeper_start(a->store, a->key.text, &info, &a->tag, &ret_lease->keeper, err);
+}
+
+static enum ph_rc take_once(struct attempt *a, int round, struct lease *ret_lease,
+                            struct ph_err *err)
+{
+    if (cancel_check(err) != PH_OK || look(a, err) != PH_OK)
+        return err->rc;
+    switch (judge(a)) {
+    case IN_USE:
+        return report_holder(a, err);
+    case WATCH_IT:
+        if (watch(a, err) != PH_OK)
+            return err->rc;
+        break;
+    case WAIT_FOR_LOCK:
+        if (round < RELEASE_TRIES) {
+            time_sleep_us(RELEASE_PAUSE_US);
+            return err_set(err, PH_RETRY, "its lock is being dropped");
+        }
+        break;
+    default:
+        break;
+    }
+    return claim(a, ret_lease, err);
+}
+
+enum ph_rc lease_take_opts(struct store *s, const struct lease_opts *opts, struct lease *ret_lease,
+                           struct ph_err *err)
+{
+    struct attempt a = {
+        .store = s,
+        .opts = opts,
+        .key = repo_key_lease(opts->cluster),
+        .lock_key = repo_key_lease_lock(opts->cluster),
+    };
+    struct lease l = {0};
+    enum ph_rc rc = PH_RETRY;
+
+    for (int round = 0; rc == PH_RETRY && round < 2 * RELEASE_TRIES; round++)
+        rc = take_once(&a, round, &l, err);
+    if (rc == PH_RETRY)
+        rc = err_set(err, PH_BUSY, "cluster \"%s\" is in use: its lease changes hands all the time",
+                     opts->cluster);
+    if (rc != PH_OK) {
+        store_lock_release(a.lock);
+        return rc;
+    }
+    lease_keeper_adopt_lock(l.keeper, a.lock);
+    *ret_lease = l;
+    return PH_OK;
 }
 
 enum ph_rc lease_take(struct store *s, const char *cluster, const char *command, const char *label,
                       struct lease *ret_lease, struct ph_err *err)
 {
-    struct repo_key key = repo_key_lease(cluster);
-    struct repo_key lock_key = repo_key_lease_lock(cluster);
-    struct lease l = {.store = s};
-    enum ph_rc rc = store_lock_take(s, lock_key.text, &l.lock, err);
+    const struct lease_opts opts = {.cluster = cluster, .command = command, .label = label};
 
-    if (rc == PH_RETRY)
-        return report_holder(s, cluster, key.text, err);
-    if (rc != PH_OK)
-        return rc;
-    l.key = xstrdup(key.text);
-    rc = raise_generation(&l, command, label, err);
-    if (rc != PH_OK) {
-        lease_release(&l);
-        return rc;
-    }
-    *ret_lease = l;
-    return PH_OK;
+    return lease_take_opts(s, &opts, ret_lease, err);
 }
 
 enum ph_rc lease_check(struct lease *l, struct ph_err *err)
 {
-    AUTO_JSON json_t *now = NULL;
-    uint64_t generation = 0;
+    return lease_keeper_check(l->keeper, err);
+}
 
-    if (read_lease(l->store, l->key, &now, err) != PH_OK)
-        return err->rc;
-    if (now != NULL && jsonx_get_u64(now, "generation", &generation, err) != PH_OK)
-        return err_ctx(err, "lease \"%s\"", l->key);
-    if (generation != l->generation) {
-        (void)err_set(err, PH_REFUSED,
-                      "lost the lease \"%s\": its generation is %llu, ours was %llu", l->key,
-                      (unsigned long long)generation, (unsigned long long)l->generation);
-        return err_hint(err, "Another process has taken over; nothing was published.");
-    }
-    return PH_OK;
+enum ph_rc lease_guard_begin(struct lease *l, struct ph_err *err)
+{
+    return lease_keeper_hold(l->keeper, err);
+}
+
+void lease_guard_end(struct lease *l)
+{
+    lease_keeper_unhold(l->keeper);
+}
+
+enum ph_rc lease_delete(struct lease *l, const char *key, struct ph_err *err)
+{
+    enum ph_rc rc = lease_guard_begin(l, err);
+
+    if (rc != PH_OK)
+        return rc;
+    rc = store_delete(l->store, key, err);
+    lease_guard_end(l);
+    return rc;
 }
 
 void lease_release(struct lease *l)
 {
-    store_lock_release(l->lock);
-    free(l->key);
+    lease_keeper_stop(l->keeper);
     *l = (struct lease){0};
 }

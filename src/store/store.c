@@ -222,8 +222,52 @@ enum ph_rc store_lock_take(struct store *s, const char *key, struct store_lock *
     return in_store(s, s->ops->lock_take(s, key, ret_lock, err), err);
 }
 
+enum ph_rc store_lock_break(struct store *s, const char *key, struct store_lock **ret_lock,
+                            struct ph_err *err)
+{
+    if (key_check(key, err) != PH_OK)
+        return err->rc;
+    return in_store(s, s->ops->lock_break(s, key, ret_lock, err), err);
+}
+
 void store_lock_release(struct store_lock *l)
 {
     if (l != NULL)
         l->store->ops->lock_release(l);
+}
+
+enum store_reach store_lock_reach(struct store *s)
+{
+    return s->ops->lock_reach(s);
+}
+
+enum ph_rc store_get_tagged(struct store *s, const char *key, struct buf *out,
+                            struct store_tag *ret_tag, struct ph_err *err)
+{
+    if (key_check(key, err) != PH_OK)
+        return err->rc;
+    return in_store(s, s->ops->get_tagged(s, key, out, ret_tag, err), err);
+}
+
+enum ph_rc store_put_if(struct store *s, const char *key, const void *data, size_t len_bytes,
+                        const struct store_tag *expected, struct store_tag *ret_tag,
+                        struct ph_err *err)
+{
+    if (key_check(key, err) != PH_OK)
+        return err->rc;
+    return in_store(s, s->ops->put_if(s, key, data, len_bytes, expected, ret_tag, err), err);
+}
+
+enum ph_rc store_hold_begin(struct store *s, const char *key, const struct store_tag *expected,
+                            struct store_hold **ret_hold, struct ph_err *err)
+{
+    if (key_check(key, err) != PH_OK)
+        return err->rc;
+    return in_store(s, s->ops->hold_begin(s, key, expected, ret_hold, err), err);
+}
+
+void store_hold_end(struct store_hold *h)
+{
+    if (h != NULL)
+        h->store->ops->hold_end(h);
 }

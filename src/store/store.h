@@ -22,6 +22,7 @@
 struct store;
 struct store_upload;
 struct store_lock;
+struct store_hold;
 struct store_object;
 
 /* How bytes go to and come from a local disk: io/ settings, "auto" by default. */
@@ -61,6 +62,17 @@ MUST_CHECK enum ph_rc store_settle(struct store *s, const char *key, struct ph_e
 
 /* NOT_FOUND where it is not there. Durable on return. Threads: any. */
 MUST_CHECK enum ph_rc store_delete(struct store *s, const char *key, struct ph_err *err);
+
+/*
+ * Remove many objects, in this order, those of one folder best in a row. One that is not there is no
+ * error. All are tried; the first error is returned. Durable on return.
+ *
+ * ret_removed  filled in every case: how many were there and are gone
+ */
+MUST_CHECK enum ph_rc store_delete_all(struct store *s, const char *const *keys, size_t count,
+                                       size_t *ret_removed, struct ph_err *err);
+/* Where a store has folders: remove that of a prefix if nothing is in it. Not durable by itself. */
+MUST_CHECK enum ph_rc store_prune(struct store *s, const char *prefix, struct ph_err *err);
 
 /* Free bytes for new objects, UINT64_MAX where the store does not tell. */
 MUST_CHECK enum ph_rc store_free_bytes(struct store *s, uint64_t *ret_bytes, struct ph_err *err);
@@ -114,12 +126,62 @@ MUST_CHECK enum ph_rc store_object_read(struct store_object *o, uint64_t offset,
 void store_object_close(struct store_object *o);
 
 /*
- * Take an exclusive lock that the system releases when the process ends. RETRY at once where another
+ * What an object was at one moment: two reads with the same tag have seen the same content. "" stands for
+ * "there is no such object". (S3: the ETag.)
+ */
+#define STORE_TAG_BYTES 72
+struct store_tag {
+    char text[STORE_TAG_BYTES];
+};
+
+/* store_get with the tag of what was read. Threads: any. */
+MUST_CHECK enum ph_rc store_get_tagged(struct store *s, const char *key, struct buf *out,
+                                       struct store_tag *ret_tag, struct ph_err *err);
+
+/*
+ * Compare and swap: put a small object only while it is what `expected` says (S3: If-Match, or
+ * If-None-Match: * for ""). Atomic among all callers of this function. Durable on return.
+ *
+ * ret_tag  of the new content
+ * Errors   EXISTS: it is something else by now, nothing was changed; NOT_FOUND: it is gone; BUSY: another
+ *          process has been in the middle of a change for STORE_HOLD_MAX_US; AUTH, IO, NO_SPACE. After IO
+ *          the new content may be there: look.
+ * Threads  any
+ */
+#define STORE_HOLD_MAX_US UINT64_C(10000000)
+MUST_CHECK enum ph_rc store_put_if(struct store *s, const char *key, const void *data,
+                                   size_t len_bytes, const struct store_tag *expected,
+                                   struct store_tag *ret_tag, struct ph_err *err);
+
+/*
+ * Make other changes depend on an object: between begin and end it stays what `expected` says, for
+ * store_put_if of all others waits, even while this process is stopped. A store that cannot do that (S3)
+ * looks at the object in begin and leaves the rest to conditions on the objects that are put. Keep it
+ * short. Errors and threads: as store_put_if; not nested.
+ */
+MUST_CHECK enum ph_rc store_hold_begin(struct store *s, const char *key,
+                                       const struct store_tag *expected,
+                                       struct store_hold **ret_hold, struct ph_err *err);
+void store_hold_end(struct store_hold *h); /* NULL is fine */
+
+/*
+ * Take an exclusive lock that the system releases when the process ends. BUSY at once where another
  * holds it. Threads: any.
  */
 MUST_CHECK enum ph_rc store_lock_take(struct store *s, const char *key,
                                       struct store_lock **ret_lock, struct ph_err *err);
+/* Take it away from whoever holds it: he keeps a lock that nobody asks for any more. */
+MUST_CHECK enum ph_rc store_lock_break(struct store *s, const char *key,
+                                       struct store_lock **ret_lock, struct ph_err *err);
 void store_lock_release(struct store_lock *l);
+
+/* Whom a lock that could be taken proves dead or done. */
+enum store_reach {
+    STORE_REACH_NONE,    /* nobody: a store without locks, store_lock_take always succeeds */
+    STORE_REACH_MACHINE, /* processes of this machine, since its last start (network file systems) */
+    STORE_REACH_ALL,     /* everybody: the file system belongs to one machine */
+};
+enum store_reach store_lock_reach(struct store *s);
 
 /* Remove what dead writers left below prefix (stale names being written). Live ones stay. */
 MUST_CHECK enum ph_rc store_sweep(struct store *s, const char *prefix, struct ph_err *err);

@@ -38,8 +38,23 @@ struct store_ops {
                               struct ph_err *err);
     void (*object_close)(struct store_object *o);
 
+    /* S3: GET with its ETag; PUT with If-Match or If-None-Match, 412 and 409 are EXISTS. */
+    enum ph_rc (*get_tagged)(struct store *s, const char *key, struct buf *out,
+                             struct store_tag *ret_tag, struct ph_err *err);
+    enum ph_rc (*put_if)(struct store *s, const char *key, const void *data, size_t len_bytes,
+                         const struct store_tag *expected, struct store_tag *ret_tag,
+                         struct ph_err *err);
+    /* S3: HEAD in begin, nothing in end. */
+    enum ph_rc (*hold_begin)(struct store *s, const char *key, const struct store_tag *expected,
+                             struct store_hold **ret_hold, struct ph_err *err);
+    void (*hold_end)(struct store_hold *h);
+
+    /* S3: an empty lock, always; reach STORE_REACH_NONE. */
     enum ph_rc (*lock_take)(struct store *s, const char *key, struct store_lock **ret_lock,
                             struct ph_err *err);
+    enum ph_rc (*lock_break)(struct store *s, const char *key, struct store_lock **ret_lock,
+                             struct ph_err *err);
+    enum store_reach (*lock_reach)(struct store *s);
     void (*lock_release)(struct store_lock *l);
 };
 
@@ -59,6 +74,10 @@ struct store_object {
 };
 
 struct store_lock {
+    struct store *store;
+};
+
+struct store_hold {
     struct store *store;
 };
 

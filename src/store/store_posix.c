@@ -5,14 +5,13 @@
  * Objects are files that appear by rename (io/atomic_file.h). A folder that is made is synced into its
  * parent before anything is published in it; because another process may have made it a moment ago
  * and not be done with that, parents that changed lately are synced by everybody who passes them.
- * Modes do not depend on the umask. Locks are flock(2): the kernel frees them with their process.
+ * Modes do not depend on the umask. Uploads are in store_posix_upload.c, locks in store_posix_lock.c.
  */
 #include "store/store_posix.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -36,11 +35,6 @@ struct posix_object {
     pthread_mutex_t lock; /* of what follows */
     int direct_fd;        /* -1: not open; stays open until close, other threads may be reading */
     bool no_direct;       /* not wanted, or refused by the file system */
-};
-
-struct posix_lock {
-    struct store_lock base;
-    int fd;
 };
 
 enum ph_rc store_posix_explain(struct ph_err *err)
@@ -496,44 +490,6 @@ static enum ph_rc posix_object_read(struct store_object *base, uint64_t offset, 
     return rc == PH_OK ? PH_OK : err_ctx(err, "\"%s\"", o->key);
 }
 
-/* ---- locks ---- */
-
-static enum ph_rc posix_lock_take(struct store *s, const char *key, struct store_lock **ret_lock,
-                                  struct ph_err *err)
-{
-    struct store_posix *p = store_posix_of(s);
-    AUTO_FD fd = -1;
-    struct posix_lock *l;
-    int rc;
-
-    if (store_posix_make_dirs(p, key, err) != PH_OK)
-        return err->rc;
-    if (open_at(p->root_fd, key, O_RDWR | O_CREAT | O_NOFOLLOW, p->file_mode, &fd, err) != PH_OK)
-        return store_posix_explain(err);
-    if (p->give && fchown(fd, p->uid, p->gid) != 0)
-        return err_sys(err, errno, "could not set the owner of \"%s\"", key);
-    do {
-        rc = flock(fd, LOCK_EX | LOCK_NB);
-    } while (rc != 0 && errno == EINTR);
-    if (rc != 0 && errno == EWOULDBLOCK)
-        return err_set(err, PH_RETRY, "\"%s\" is locked by another process", key);
-    if (rc != 0)
-        return err_sys(err, errno, "could not lock \"%s\"", key);
-    l = xcalloc(1, sizeof *l);
-    l->base.store = s;
-    l->fd = steal_fd(&fd);
-    *ret_lock = &l->base;
-    return PH_OK;
-}
-
-static void posix_lock_release(struct store_lock *base)
-{
-    struct posix_lock *l = (struct posix_lock *)(void *)base;
-
-    (void)close(l->fd);
-    free(l);
-}
-
 /* ---- opening ---- */
 
 static void posix_close(struct store *s)
@@ -567,8 +523,14 @@ static const struct store_ops posix_ops = {
     .object_open = posix_object_open,
     .object_read = posix_object_read,
     .object_close = posix_object_close,
-    .lock_take = posix_lock_take,
-    .lock_release = posix_lock_release,
+    .get_tagged = store_posix_get_tagged,
+    .put_if = store_posix_put_if,
+    .hold_begin = store_posix_hold_begin,
+    .hold_end = store_posix_hold_end,
+    .lock_take = store_posix_lock_take,
+    .lock_break = store_posix_lock_break,
+    .lock_reach = store_posix_lock_reach,
+    .lock_release = store_posix_lock_release,
 };
 
 /* The root folder, made with mode 0700 where that is asked for. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the two halves of the posix store share: store_posix.c (small objects, listing, reading, locks)
- * and store_posix_upload.c (large objects on their way in). Inside src/store only.
+ * What the parts of the posix store share: store_posix.c (small objects, listing, reading),
+ * store_posix_upload.c (large objects on their way in) and store_posix_lock.c (locks, compare and swap).
+ * Inside src/store only.
  */
 #ifndef STORE_STORE_POSIX_H
 #define STORE_STORE_POSIX_H
@@ -51,6 +52,12 @@ MUST_CHECK enum ph_rc store_posix_make_dirs(struct store_posix *s, const char *k
 MUST_CHECK enum ph_rc store_posix_sync_dir(struct store_posix *s, const char *key,
                                            struct ph_err *err);
 
+/* The entries of struct store_ops for removing; store.h says what each does. */
+enum ph_rc store_posix_delete_all(struct store *s, const char *const *keys, size_t count,
+                                  size_t *ret_removed, struct ph_err *err);
+/* Likewise. */
+enum ph_rc store_posix_prune(struct store *s, const char *prefix, struct ph_err *err);
+
 /* The entries of struct store_ops for uploads; store.h says what each does. */
 enum ph_rc store_posix_upload_begin(struct store *s, const char *key,
                                     struct store_upload **ret_upload, struct ph_err *err);
@@ -62,5 +69,29 @@ enum ph_rc store_posix_upload_commit(struct store_upload *const *uploads, size_t
                                      struct ph_err *err);
 /* Likewise. */
 void store_posix_upload_abort(struct store_upload *u);
+
+/* The entries of struct store_ops for tags, holds and locks. */
+enum ph_rc store_posix_get_tagged(struct store *s, const char *key, struct buf *out,
+                                  struct store_tag *ret_tag, struct ph_err *err);
+/* Likewise. */
+enum ph_rc store_posix_put_if(struct store *s, const char *key, const void *data, size_t len_bytes,
+                              const struct store_tag *expected, struct store_tag *ret_tag,
+                              struct ph_err *err);
+/* Likewise. */
+enum ph_rc store_posix_hold_begin(struct store *s, const char *key,
+                                  const struct store_tag *expected, struct store_hold **ret_hold,
+                                  struct ph_err *err);
+/* Likewise. */
+void store_posix_hold_end(struct store_hold *base);
+/* Likewise. */
+enum ph_rc store_posix_lock_take(struct store *s, const char *key, struct store_lock **ret_lock,
+                                 struct ph_err *err);
+/* Likewise. */
+enum ph_rc store_posix_lock_break(struct store *s, const char *key, struct store_lock **ret_lock,
+                                  struct ph_err *err);
+/* Likewise. */
+enum store_reach store_posix_lock_reach(struct store *s);
+/* Likewise. */
+void store_posix_lock_release(struct store_lock *base);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sealed JSON, and the two structs that are kept in it. Random bytes never carry a right seal, so the
+ * Sealed JSON, and the structs that are kept in it. Random bytes never carry a right seal, so the
  * input is also sealed here and then decoded as each of them.
  */
 #include "fuzz_target.h"
@@ -10,15 +10,18 @@
 #include "base/mem.h"
 #include "format/backup_info.h"
 #include "format/cluster_info.h"
+#include "format/lease_info.h"
 #include "format/sealed_json.h"
 
-static void decode_both(const void *text, size_t len_bytes)
+static void decode_all(const void *text, size_t len_bytes)
 {
     struct cluster_info cluster;
     struct backup_info backup;
+    struct lease_info lease;
     struct ph_err err;
 
     (void)(cluster_info_decode(text, len_bytes, "input", &cluster, &err) == PH_OK);
+    (void)(lease_info_decode(text, len_bytes, "input", &lease, &err) == PH_OK);
     if (backup_info_decode(text, len_bytes, "input", &backup, &err) == PH_OK)
         backup_info_release(&backup);
 }
@@ -29,13 +32,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
     struct buf sealed;
     struct ph_err err;
 
-    decode_both(data, len_bytes);
+    decode_all(data, len_bytes);
     if (jsonx_parse((const char *)data, len_bytes, "input", &obj, &err) != PH_OK)
         return 0;
     (void)json_object_del(obj, "sha256");
     buf_init(&sealed, MIB);
     if (sealed_json_encode(obj, &sealed, &err) == PH_OK)
-        decode_both(sealed.data, sealed.len_bytes);
+        decode_all(sealed.data, sealed.len_bytes);
     buf_release(&sealed);
     json_decref(obj);
     return 0;

@@ -362,13 +362,60 @@ static void lock_ends_with_its_process(void **state)
         _exit(1);
     }
     assert_int_equal(read_full(ready[0], &byte, 1, &err), PH_OK);
-    assert_int_equal(store_lock_take(f->store, "main/lease.lock", &l, &err), PH_RETRY);
+    assert_int_equal(store_lock_take(f->store, "main/lease.lock", &l, &err), PH_BUSY);
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     assert_int_equal(store_lock_take(f->store, "main/lease.lock", &l, &err), PH_OK);
     store_lock_release(l);
     (void)close(ready[0]);
     (void)close(ready[1]);
+}
+
+static void a_lock_can_be_taken_away(void **state)
+{
+    struct fixture *f = *state;
+    struct store_lock *old;
+    struct store_lock *new;
+    struct store_lock *none;
+    struct ph_err err;
+
+    assert_int_equal(store_lock_take(f->store, "main/l", &old, &err), PH_OK);
+    assert_int_equal(store_lock_break(f->store, "main/l", &new, &err), PH_OK);
+    assert_int_equal(store_lock_take(f->store, "main/l", &none, &err), PH_BUSY);
+    store_lock_release(old);
+    assert_int_equal(store_lock_take(f->store, "main/l", &none, &err), PH_BUSY);
+    store_lock_release(new);
+    assert_int_equal(store_lock_take(f->store, "main/l", &none, &err), PH_OK);
+    store_lock_release(none);
+    assert_int_not_equal(store_lock_reach(f->store), STORE_REACH_NONE);
+}
+
+static void put_if_compares(void **state)
+{
+    struct fixture *f = *state;
+    const struct store_tag absent = {{0}};
+    struct store_tag first;
+    struct store_tag second;
+    struct store_tag seen;
+    struct store_hold *hold;
+    struct buf out;
+    struct ph_err err;
+
+    assert_int_equal(store_put_if(f->store, "main/o", "1", 1, &absent, &first, &err), PH_OK);
+    assert_int_equal(store_put_if(f->store, "main/o", "2", 1, &absent, &second, &err), PH_EXISTS);
+    assert_true(object_is(f->store, "main/o", "1", 1));
+    assert_int_equal(store_put_if(f->store, "main/o", "2", 1, &first, &second, &err), PH_OK);
+    assert_int_equal(store_put_if(f->store, "main/o", "3", 1, &first, &second, &err), PH_EXISTS);
+    assert_true(object_is(f->store, "main/o", "2", 1));
+    buf_init(&out, 10);
+    assert_int_equal(store_get_tagged(f->store, "main/o", &out, &seen, &err), PH_OK);
+    buf_release(&out);
+    assert_string_equal(seen.text, second.text);
+    assert_int_equal(store_hold_begin(f->store, "main/o", &first, &hold, &err), PH_EXISTS);
+    assert_int_equal(store_hold_begin(f->store, "main/o", &second, &hold, &err), PH_OK);
+    store_hold_end(hold);
+    assert_int_equal(store_delete(f->store, "main/o", &err), PH_OK);
+    assert_int_equal(store_put_if(f->store, "main/o", "3", 1, &second, &first, &err), PH_NOT_FOUND);
 }
 
 static void absent_and_forbidden_roots(void **state)
@@ -402,13 +449,22 @@ static void fault_scenario(void *arg)
     struct store_opts opts = {.url = sc->dir};
     AUTO_FREE char *small = xasprintf("walk/%d/small", sc->number);
     AUTO_FREE char *big = xasprintf("walk/%d/big", sc->number);
+    AUTO_FREE char *swapped = xasprintf("walk/%d/swapped", sc->number);
+    AUTO_FREE char *locked = xasprintf("walk/%d/locked", sc->number);
+    const struct store_tag absent = {{0}};
+    struct store_lock *lock = NULL;
+    struct store_tag tag;
     struct store *s;
     struct ph_err err;
 
     if (store_open(&opts, &s, &err) != PH_OK ||
         store_put(s, small, "0123456789", 10, true, &err) != PH_OK ||
+        store_put_if(s, swapped, "0", 1, &absent, &tag, &err) != PH_OK ||
+        store_put_if(s, swapped, "1", 1, &tag, &tag, &err) != PH_OK ||
+        store_lock_break(s, locked, &lock, &err) != PH_OK ||
         upload(s, big, BIG_BYTES, &err) != PH_OK)
         _exit(err.text[0] != '\0' && strchr(err.text, '\n') == NULL ? 3 : 4);
+    store_lock_release(lock);
     store_close(s);
 }
 
@@ -474,6 +530,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(commit_all_shows_them_in_order, setup, teardown),
         cmocka_unit_test_setup_teardown(sweep_takes_the_dead_only, setup, teardown),
         cmocka_unit_test_setup_teardown(lock_ends_with_its_process, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_lock_can_be_taken_away, setup, teardown),
+        cmocka_unit_test_setup_teardown(put_if_compares, setup, teardown),
         cmocka_unit_test_setup_teardown(absent_and_forbidden_roots, setup, teardown),
         cmocka_unit_test_setup_teardown(whichever_call_fails, setup, teardown),
     };
