@@ -38,6 +38,7 @@ const char *backup_view_speed(const struct backup_info *b, char *buf, size_t buf
 static void add_detail(const struct backup_info *b, json_t *obj)
 {
     json_t *tablespaces = json_array();
+    json_t *databases = json_array();
     json_t *external = json_array();
     json_t *pages = json_array();
     json_t *io = json_object();
@@ -49,6 +50,13 @@ static void add_detail(const struct backup_info *b, json_t *obj)
         jsonx_set_name(one, "name", b->tablespaces[i].name);
         jsonx_set_name(one, "location", b->tablespaces[i].location);
         (void)json_array_append_new(tablespaces, one);
+    }
+    for (size_t i = 0; i < b->database_count; i++) {
+        json_t *one = json_object();
+
+        jsonx_set_u64(one, "oid", b->databases[i].oid);
+        jsonx_set_name(one, "name", b->databases[i].name);
+        (void)json_array_append_new(databases, one);
     }
     for (size_t i = 0; i < b->external_config_count; i++) {
         json_t *one = json_object();
@@ -74,6 +82,9 @@ static void add_detail(const struct backup_info *b, json_t *obj)
     if (b->io.settings != NULL)
         (void)json_object_set(io, "settings", b->io.settings);
     (void)json_object_set_new(obj, "tablespaces", tablespaces);
+    if (b->databases_known)
+        (void)json_object_set(obj, "databases", databases);
+    json_decref(databases);
     (void)json_object_set_new(obj, "external_config", external);
     (void)json_object_set_new(obj, "corrupt_pages", pages);
     (void)json_object_set_new(obj, "io", io);

@@ -17,89 +17,8 @@
 #include "base/timeutil.h"
 #include "cli/command_common.h"
 #include "cli/progress.h"
+#include "cli/restore_target.h"
 #include "engine/restore/restore.h"
-
-MUST_CHECK static enum ph_rc choose_timeline(const struct cfg *cfg, struct restore_target *t,
-                                             struct ph_err *err)
-{
-    const char *text = cfg_str(cfg, OPT_TARGET_TIMELINE);
-    uint64_t number;
-    bool ok;
-
-    if (strcmp(text, "latest") == 0 || strcmp(text, "current") == 0) {
-        t->timeline = *text == 'l' ? RESTORE_TIMELINE_LATEST : RESTORE_TIMELINE_CURRENT;
-        return PH_OK;
-    }
-    if (str_starts(text, "0x"))
-        ok = strlen(text) <= 10 && num_parse_hex_u64(text + 2, strlen(text + 2), &number);
-    else
-        ok = num_parse_u64(text, &number);
-    if (!ok || number == 0 || number > UINT32_MAX)
-        return err_set(
-            err, PH_CONFIG,
-            "option --target-timeline: \"%.80s\" is not accepted: expected latest, current "
-            "or a number such as 3 or 0x1A",
-            text);
-    t->timeline = RESTORE_TIMELINE_NUMBER;
-    t->timeline_number = (ph_tli)number;
-    return PH_OK;
-}
-
-MUST_CHECK static enum ph_rc choose_kind(const struct cfg *cfg, struct restore_target *t,
-                                         struct ph_err *err)
-{
-    static const struct {
-        enum opt_id id;
-        enum restore_target_kind kind;
-    } kinds[] = {
-        {OPT_TARGET_TIME, RESTORE_TO_TIME},
-        {OPT_TARGET_XID, RESTORE_TO_XID},
-        {OPT_TARGET_LSN, RESTORE_TO_LSN},
-        {OPT_TARGET_NAME, RESTORE_TO_NAME},
-        {OPT_TARGET_IMMEDIATE, RESTORE_TO_IMMEDIATE},
-    };
-    const char *given = NULL;
-
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        const char *name = option_spec(kinds[i].id)->name;
-
-        if (!cfg_given(cfg, kinds[i].id) ||
-            (kinds[i].id == OPT_TARGET_IMMEDIATE && !cfg_bool(cfg, kinds[i].id)))
-            continue;
-        if (given != NULL)
-            return err_set(err, PH_CONFIG, "two targets are given: --%s and --%s", given, name);
-        given = name;
-        t->kind = kinds[i].kind;
-    }
-    if (cfg_bool(cfg, OPT_TARGET_EXCLUSIVE) && t->kind != RESTORE_TO_TIME &&
-        t->kind != RESTORE_TO_XID && t->kind != RESTORE_TO_LSN)
-        return err_set(err, PH_CONFIG,
-                       "--target-exclusive needs --target-time, --target-xid or --target-lsn");
-    return PH_OK;
-}
-
-MUST_CHECK static enum ph_rc choose_target(const struct cfg *cfg, struct restore_target *t,
-                                           struct ph_err *err)
-{
-    static const enum restore_action actions[] = {
-        [ACTION_PAUSE] = RESTORE_PAUSE,
-        [ACTION_PROMOTE] = RESTORE_PROMOTE,
-        [ACTION_SHUTDOWN] = RESTORE_SHUTDOWN,
-    };
-
-    *t = (struct restore_target){
-        .kind = RESTORE_TO_END,
-        .time_us = cfg_time_us(cfg, OPT_TARGET_TIME),
-        .xid = cfg_u64(cfg, OPT_TARGET_XID),
-        .lsn = cfg_u64(cfg, OPT_TARGET_LSN),
-        .name = cfg_str(cfg, OPT_TARGET_NAME),
-        .exclusive = cfg_bool(cfg, OPT_TARGET_EXCLUSIVE),
-        .action = actions[cfg_choice(cfg, OPT_TARGET_ACTION)],
-    };
-    if (choose_kind(cfg, t, err) != PH_OK)
-        return err->rc;
-    return choose_timeline(cfg, t, err);
-}
 
 /* "16385=/srv/ts1" or "name=/srv/ts1"; a name may hold "=", a path begins with "/". */
 MUST_CHECK static enum ph_rc split_map(char *text, struct restore_map *ret_map, struct ph_err *err)
@@ -169,6 +88,13 @@ MUST_CHECK static enum ph_rc check_options(const struct command_run *run, struct
     if (cfg_source(run->cfg, OPT_PRIMARY_CONNINFO) == SOURCE_COMMAND_LINE &&
         !cfg_bool(run->cfg, OPT_STANDBY))
         return err_set(err, PH_CONFIG, "--primary-conninfo needs --standby");
+    if (cfg_count(run->cfg, OPT_DATABASE) > 0 && cfg_bool(run->cfg, OPT_DELTA))
+        return err_set(err, PH_CONFIG,
+                       "--database and --delta exclude each other: in place the other databases "
+                       "would lose their content");
+    if (cfg_count(run->cfg, OPT_DATABASE) > 0 && cfg_bool(run->cfg, OPT_STANDBY))
+        return err_set(err, PH_CONFIG,
+                       "--database and --standby exclude each other: a standby has all databases");
     if (run->args->positional_count > 0 && *run->args->positionals[0] == '\0')
         return err_set(err, PH_CONFIG, "the path to restore to is empty");
     if (run->args->positional_count == 0)
@@ -176,16 +102,69 @@ MUST_CHECK static enum ph_rc check_options(const struct command_run *run, struct
     return PH_OK;
 }
 
-static void fill_resources(const struct cfg *cfg, struct restore_opts *opts)
+/* "DROP DATABASE "name";": to be run when recovery has ended. */
+static void add_drop(struct buf *out, const char *name)
 {
-    static const enum direct_mode modes[] = {
-        [TRISTATE_AUTO] = DIRECT_AUTO, [TRISTATE_ON] = DIRECT_ON, [TRISTATE_OFF] = DIRECT_OFF};
+    buf_add_str(out, "DROP DATABASE \"");
+    for (const char *at = name; *at != '\0'; at++) {
+        if (*at == '"')
+            buf_add_u8(out, '"');
+        buf_add_u8(out, (uint8_t)*at);
+    }
+    buf_add_str(out, "\";");
+}
 
-    opts->memory_bytes = cfg_u64(cfg, OPT_MEMORY);
-    opts->workers = (unsigned)cfg_u64(cfg, OPT_WORKERS);
-    opts->read_depth = (unsigned)cfg_u64(cfg, OPT_READ_DEPTH);
-    opts->direct_read = modes[cfg_choice(cfg, OPT_DIRECT_IO_READ)];
-    opts->direct_write = modes[cfg_choice(cfg, OPT_DIRECT_IO_WRITE)];
+static void report_left_out_json(struct command_run *run, const struct restore_result *r)
+{
+    json_t *left_out = json_array();
+
+    for (size_t i = 0; i < r->left_out_count; i++) {
+        json_t *one = json_object();
+
+        jsonx_set_u64(one, "oid", r->left_out[i].oid);
+        if (r->left_out[i].name != NULL) {
+            struct buf statement;
+
+            buf_init(&statement, 4 * KIB);
+            add_drop(&statement, r->left_out[i].name);
+            jsonx_set_name(one, "name", r->left_out[i].name);
+            jsonx_set_name(one, "drop", buf_cstr(&statement));
+            buf_release(&statement);
+        }
+        (void)json_array_append_new(left_out, one);
+    }
+    jsonx_set_u64(run->result, "sparse_files", r->sparse_files);
+    jsonx_set_u64(run->result, "sparse_bytes", r->sparse_bytes);
+    (void)json_object_set_new(run->result, "left_out", left_out);
+}
+
+static void report_left_out_text(struct command_run *run, const struct restore_result *r)
+{
+    char size[32];
+    bool named = true;
+
+    if (r->left_out_count == 0)
+        return;
+    buf_printf(&run->text,
+               "%zu databases have no content (%" PRIu64 " files, %s); after recovery, run:\n",
+               r->left_out_count, r->sparse_files,
+               num_format_size(r->sparse_bytes, size, sizeof size));
+    for (size_t i = 0; i < r->left_out_count; i++) {
+        named = named && r->left_out[i].name != NULL;
+        if (r->left_out[i].name == NULL)
+            continue;
+        buf_add_str(&run->text, "  ");
+        add_drop(&run->text, r->left_out[i].name);
+        buf_add_u8(&run->text, '\n');
+    }
+    if (!named) {
+        buf_add_str(&run->text, "  DROP DATABASE, for each name from: SELECT datname FROM "
+                                "pg_database WHERE oid IN (");
+        for (size_t i = 0; i < r->left_out_count; i++)
+            buf_printf(&run->text, "%s%u", i > 0 ? ", " : "", r->left_out[i].oid);
+        buf_add_str(&run->text, ");\n");
+    }
+    buf_add_str(&run->text, "  ALTER SYSTEM RESET ignore_invalid_pages; -- and restart\n");
 }
 
 static void report_json(struct command_run *run, const struct restore_opts *opts,
@@ -207,6 +186,8 @@ static void report_json(struct command_run *run, const struct restore_opts *opts
     jsonx_set_u64(run->result, "removed_files", r->removed_files);
     jsonx_set_u64(run->result, "duration_us", r->duration_us);
     jsonx_set_bool(run->result, "external_missing", r->external_missing);
+    if (opts->database_count > 0)
+        report_left_out_json(run, r);
     for (size_t i = 0; i < r->note_count; i++) {
         json_t *one = json_object();
 
@@ -243,6 +224,7 @@ static void report_text(struct command_run *run, const struct restore_opts *opts
                    time_format_iso(opts->target.time_us, true, when, sizeof when));
     for (size_t i = 0; i < r->note_count; i++)
         buf_printf(&run->text, "%s\n", r->notes[i]);
+    report_left_out_text(run, r);
 }
 
 MUST_CHECK static enum ph_rc run_restore(struct command_run *run, struct restore_opts *opts,
@@ -275,6 +257,17 @@ MUST_CHECK static enum ph_rc run_restore(struct command_run *run, struct restore
     return PH_OK;
 }
 
+/* Borrowed names in an array that the caller frees. */
+static const char **read_databases(const struct cfg *cfg)
+{
+    size_t count = cfg_count(cfg, OPT_DATABASE);
+    const char **names = xcalloc(count, sizeof *names);
+
+    for (size_t i = 0; i < count; i++)
+        names[i] = cfg_item(cfg, OPT_DATABASE, i);
+    return names;
+}
+
 enum ph_rc cmd_restore(struct command_run *run, struct ph_err *err)
 {
     const struct cfg *cfg = run->cfg;
@@ -283,6 +276,7 @@ enum ph_rc cmd_restore(struct command_run *run, struct ph_err *err)
     struct map_list maps = {0};
     AUTO_FREE char *path = NULL;
     AUTO_FREE char *command = NULL;
+    AUTO_FREE const char **databases = NULL;
     struct restore_opts opts = {
         .cluster = cfg_str(cfg, OPT_CLUSTER),
         .label = cfg_str(cfg, OPT_BACKUP),
@@ -297,7 +291,7 @@ enum ph_rc cmd_restore(struct command_run *run, struct ph_err *err)
     enum ph_rc rc = check_options(run, err);
 
     if (rc != PH_OK || command_require_repo(run, err) != PH_OK ||
-        choose_target(cfg, &opts.target, err) != PH_OK)
+        restore_target_read(cfg, &opts.target, err) != PH_OK)
         return err->rc;
     path = path_absolute(where);
     opts.path = path;
@@ -305,7 +299,10 @@ enum ph_rc cmd_restore(struct command_run *run, struct ph_err *err)
     opts.restore_command = cfg_str(cfg, OPT_RESTORE_COMMAND);
     if (opts.restore_command == NULL)
         opts.restore_command = command;
-    fill_resources(cfg, &opts);
+    restore_target_resources(cfg, &opts);
+    databases = read_databases(cfg);
+    opts.databases = databases;
+    opts.database_count = cfg_count(cfg, OPT_DATABASE);
     rc = read_maps(cfg, &maps, err);
     opts.maps = maps.maps;
     opts.map_count = maps.count;

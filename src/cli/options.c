@@ -578,6 +578,19 @@ static const struct option_spec specs[OPT_COUNT] = {
                 "Choose the backup, check target and paths, say what would be done, and write "
                 "nothing.",
         },
+    [OPT_DATABASE] =
+        {
+            .name = "database",
+            .type = OPT_TYPE_STRING,
+            .group = GROUP_RESTORE,
+            .flags = OPT_REPEATS,
+            .commands = BIT_RESTORE,
+            .placeholder = "NAME|OID",
+            .help_text =
+                "Restore only this database, beside those that initdb makes. The files of the "
+                "others are made without content, so that recovery passes; the statements that "
+                "drop them after recovery are printed.",
+        },
     [OPT_STANDBY] =
         {
             .name = "standby",

@@ -79,6 +79,9 @@ void backup_info_release(struct backup_info *b)
         free(b->tablespaces[i].location);
     }
     free(b->tablespaces);
+    for (size_t i = 0; i < b->database_count; i++)
+        free(b->databases[i].name);
+    free(b->databases);
     for (size_t i = 0; i < b->external_config_count; i++)
         free(b->external_config[i]);
     free((void *)b->external_config);
@@ -136,6 +139,19 @@ static void lists_set(json_t *obj, const struct backup_info *b)
     json_object_set_new(obj, "external_config", external);
 }
 
+static void databases_set(json_t *obj, const struct backup_info *b)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < b->database_count; i++) {
+        json_t *d = json_object();
+        jsonx_set_u64(d, "oid", b->databases[i].oid);
+        jsonx_set_name(d, "name", b->databases[i].name);
+        json_array_append_new(list, d);
+    }
+    json_object_set_new(obj, "databases", list);
+}
+
 enum ph_rc backup_info_encode(const struct backup_info *b, struct buf *out, struct ph_err *err)
 {
     AUTO_JSON json_t *obj = json_object();
@@ -150,6 +166,8 @@ enum ph_rc backup_info_encode(const struct backup_info *b, struct buf *out, stru
     jsonx_set_str(obj, "result", b->corrupt ? "corrupt-pages" : "ok");
     corrupt_pages_set(obj, b);
     lists_set(obj, b);
+    if (b->databases_known)
+        databases_set(obj, b);
     json_fields_set(obj, tail_fields, COUNT_OF(tail_fields), b);
     json_fields_set(io, io_fields, COUNT_OF(io_fields), &b->io);
     json_object_set_new(io, "settings",
@@ -231,6 +249,31 @@ static enum ph_rc tablespaces_get(const json_t *obj, struct backup_info *b, stru
     return PH_OK;
 }
 
+static enum ph_rc databases_get(const json_t *obj, struct backup_info *b, struct ph_err *err)
+{
+    const json_t *list = NULL;
+
+    if (json_object_get(obj, "databases") == NULL)
+        return PH_OK;
+    if (list_get(obj, "databases", BACKUP_LIST_MAX, &list, err) != PH_OK)
+        return err->rc;
+    b->databases_known = true;
+    b->databases = xcalloc(json_array_size(list), sizeof *b->databases);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *entry = json_array_get(list, i);
+        struct backup_database *d = &b->databases[b->database_count++];
+        uint64_t oid = 0;
+        if (jsonx_get_u64(entry, "oid", &oid, err) != PH_OK ||
+            json_get_name(entry, "name", &d->name, err) != PH_OK)
+            return err->rc;
+        if (oid < 1 || oid > UINT32_MAX)
+            return err_set(err, PH_CORRUPT, "database has the impossible OID %llu",
+                           (unsigned long long)oid);
+        d->oid = (uint32_t)oid;
+    }
+    return PH_OK;
+}
+
 static enum ph_rc external_get(const json_t *obj, struct backup_info *b, struct ph_err *err)
 {
     const json_t *list = NULL;
@@ -275,7 +318,7 @@ static enum ph_rc members_get(const json_t *obj, struct backup_info *b, struct p
         json_fields_get(obj, head_fields, COUNT_OF(head_fields), b, err) != PH_OK ||
         json_fields_get(obj, tail_fields, COUNT_OF(tail_fields), b, err) != PH_OK ||
         corrupt_pages_get(obj, b, err) != PH_OK || tablespaces_get(obj, b, err) != PH_OK ||
-        external_get(obj, b, err) != PH_OK)
+        databases_get(obj, b, err) != PH_OK || external_get(obj, b, err) != PH_OK)
         return err->rc;
     return io_get(obj, &b->io, err);
 }

@@ -16,7 +16,7 @@
 
 #define BACKUP_LABEL_BYTES       ((size_t)33) /* with the NUL */
 #define BACKUP_CORRUPT_PAGES_MAX ((size_t)1000)
-#define BACKUP_LIST_MAX          ((size_t)100000) /* tablespaces, external paths */
+#define BACKUP_LIST_MAX          ((size_t)100000) /* tablespaces, databases, external paths */
 
 struct backup_corrupt_page {
     char *path;
@@ -29,6 +29,11 @@ struct backup_tablespace {
     uint32_t oid;
     char *name;
     char *location;
+};
+
+struct backup_database {
+    uint32_t oid;
+    char *name;
 };
 
 struct backup_io {
@@ -69,6 +74,9 @@ struct backup_info {
     uint64_t corrupt_page_count;
     struct backup_tablespace *tablespaces;
     size_t tablespace_count;
+    bool databases_known; /* false: made before backups listed their databases */
+    struct backup_database *databases; /* by OID, as they were at the end */
+    size_t database_count;
     char **external_config;
     size_t external_config_count;
     uint64_t files, bytes, stored_bytes, packs;

@@ -209,10 +209,18 @@ static void test_backup_info_comes_back(void **state)
     struct ph_err err;
 
     (void)state;
+    info.databases_known = true;
+    info.databases = xcalloc(1, sizeof *info.databases);
+    info.databases[info.database_count++] =
+        (struct backup_database){.oid = 16384, .name = xstrdup("d\xff'b")};
     buf_init(&text, MIB);
     assert_int_equal(backup_info_encode(&info, &text, &err), PH_OK);
     if (backup_info_decode(text.data, text.len_bytes, "it", &back, &err) != PH_OK)
         fail_msg("%s", err.text);
+    assert_true(back.databases_known);
+    assert_int_equal(back.database_count, 1);
+    assert_int_equal(back.databases[0].oid, 16384);
+    assert_string_equal(back.databases[0].name, "d\xff'b");
     assert_string_equal(back.label, info.label);
     assert_true(back.system_identifier == info.system_identifier);
     assert_true(back.start_lsn == info.start_lsn);

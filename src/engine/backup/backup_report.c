@@ -103,8 +103,39 @@ enum ph_rc backup_report_tablespaces(struct backup_job *job, struct ph_err *err)
     return rc;
 }
 
+enum ph_rc backup_report_databases(struct backup_job *job, struct ph_err *err)
+{
+    AUTO(session_rows) rows = {0};
+
+    if (session_query_sql(job->session,
+                          "SELECT oid, datname FROM pg_catalog.pg_database ORDER BY oid", &rows,
+                          err) != PH_OK)
+        return err_ctx(err, "could not list the server's databases");
+    size_t count = session_rows_count(&rows);
+    if (count > BACKUP_LIST_MAX)
+        return err_set(err, PH_LIMIT, "the server has %zu databases, more than %zu", count,
+                       BACKUP_LIST_MAX);
+    job->databases = xcalloc(count, sizeof *job->databases);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = session_rows_text(&rows, i, 1);
+        uint64_t oid = 0;
+        if (session_rows_u64(&rows, i, 0, "database OID", &oid, err) != PH_OK)
+            return err->rc;
+        job->databases[job->database_count++] = (struct backup_database){
+            .oid = (uint32_t)oid,
+            .name = xstrdup(name != NULL ? name : ""),
+        };
+    }
+    return PH_OK;
+}
+
 void backup_report_release(struct backup_job *job)
 {
+    for (size_t i = 0; i < job->database_count; i++)
+        free(job->databases[i].name);
+    free(job->databases);
+    job->databases = NULL;
+    job->database_count = 0;
     for (size_t i = 0; i < job->space_count; i++) {
         free(job->spaces[i].name);
         free(job->spaces[i].location);
@@ -152,6 +183,10 @@ void backup_report(struct backup_job *job, const struct manifest_summary *manife
 
     info.tablespaces = steal_ptr(job->spaces);
     job->space_count = 0;
+    info.databases_known = job->databases != NULL;
+    info.database_count = job->database_count;
+    info.databases = steal_ptr(job->databases);
+    job->database_count = 0;
     fill_identity(job, &info);
     fill_range(job, &info);
     fill_pages(job, &info);

@@ -14,6 +14,8 @@
  * between comes with the WAL.
  */
 MUST_CHECK enum ph_rc backup_report_tablespaces(struct backup_job *job, struct ph_err *err);
+/* Ask the server for its databases, before the stop; a restore of some of them goes by their names. */
+MUST_CHECK enum ph_rc backup_report_databases(struct backup_job *job, struct ph_err *err);
 /* Add one that was met in pg_tblspc, unless its OID is known. */
 void backup_report_tablespace(struct backup_job *job, uint32_t oid, const char *name,
                               const char *location);

@@ -21,6 +21,7 @@
 #include "base/str.h"
 #include "codec/checksum.h"
 #include "format/frame.h"
+#include "engine/restore/restore_select.h"
 #include "engine/restore/restore_tree.h"
 #include "io/fdio.h"
 
@@ -383,6 +384,8 @@ static enum ph_rc plan_record(struct plan *p, const struct manifest_record *r, c
         return err->rc;
     if (dir_enter(p, place, rest, err) != PH_OK)
         return err->rc;
+    if (restore_select_excluded(job, r, path))
+        return restore_select_sparse(job, p->dir->fd, path_base(rest), r, err);
     return plan_file(p, r, path, rest, err);
 }
 

@@ -19,6 +19,7 @@
 #include "engine/restore/copy_job.h"
 #include "engine/restore/restore_choose.h"
 #include "engine/restore/restore_places.h"
+#include "engine/restore/restore_select.h"
 #include "engine/restore/restore_settings.h"
 #include "engine/restore/restore_tree.h"
 #include "engine/restore/restore_unarchived.h"
@@ -48,6 +49,9 @@ void restore_result_release(struct restore_result *r)
 {
     for (size_t i = 0; i < r->note_count; i++)
         free(r->notes[i]);
+    for (size_t i = 0; i < r->left_out_count; i++)
+        free(r->left_out[i].name);
+    free(r->left_out);
     memset(r, 0, sizeof *r);
 }
 
@@ -112,7 +116,7 @@ static enum ph_rc prepare(struct restore_job *job, struct ph_err *err)
                                              .manifest_bytes = job->backup.manifest_bytes},
             &job->reader, err) != PH_OK ||
         restore_places_judge(job, err) != PH_OK || restore_unarchived_check(job, err) != PH_OK ||
-        restore_owners_resolve(job, err) != PH_OK)
+        restore_owners_resolve(job, err) != PH_OK || restore_select_resolve(job, err) != PH_OK)
         return err->rc;
     if (root_look(job, err) != PH_OK)
         return err->rc;
@@ -210,6 +214,7 @@ static void job_release(struct restore_job *job)
     for (int i = 0; i < RESTORE_SPECIAL_COUNT; i++)
         buf_release(&job->specials[i].content);
     restore_places_release(job);
+    free(job->keep);
     manifest_reader_close(job->reader);
     backup_info_release(&job->backup);
 }

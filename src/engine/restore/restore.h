@@ -72,6 +72,8 @@ struct restore_opts {
     const char *map_all;
     const char *waldir;
     const char *config_dir;
+    const char *const *databases; /* names or OIDs; with any, the others' files have no content */
+    size_t database_count;
 
     uint64_t memory_bytes;         /* 0: 5 % of RAM, at least 64 MiB */
     unsigned workers;              /* 0: half the usable CPUs, at least 1 */
@@ -84,6 +86,12 @@ struct restore_opts {
 
 #define RESTORE_NOTES_MAX 32
 
+/* A database whose files were restored without content. */
+struct restore_left_out {
+    uint32_t oid;
+    char *name; /* as at the backup's end; NULL: the backup does not tell; owned */
+};
+
 /* What was (or, for dry_run, would be) done; release with restore_result_release(). */
 struct restore_result {
     char label[BACKUP_LABEL_BYTES];
@@ -95,6 +103,10 @@ struct restore_result {
     uint64_t kept_bytes;    /* were right already */
     uint64_t removed_files; /* were not in the backup */
     uint64_t duration_us;
+    uint64_t sparse_files;          /* of databases that are left out: made without content */
+    uint64_t sparse_bytes;          /* their sizes */
+    struct restore_left_out *left_out;
+    size_t left_out_count;
     bool external_missing;          /* configuration outside the data directory was not written */
     char *notes[RESTORE_NOTES_MAX]; /* full sentences: what the person should know; owned */
     size_t note_count;

@@ -63,6 +63,9 @@ struct restore_job {
     bool in_place;     /* content is compared before it is written */
     bool resumed;      /* the marker of an interrupted restore was there */
 
+    uint32_t *keep; /* OIDs of databases; none: all */
+    size_t keep_count;
+
     bool chown_files;             /* we are root */
     struct restore_owner *owners; /* by place in the owner table */
 

@@ -121,6 +121,8 @@ enum ph_rc restore_settings_text(const struct restore_job *job, const char *old,
     add(&s, "recovery_target_timeline", timeline_value(job, &s));
     if (!o->standby) /* of a delayed standby's life: recovery to a target would wait, too */
         add(&s, "recovery_min_apply_delay", "0");
+    if (job->keep_count > 0) /* restore_select.h says why */
+        add(&s, "ignore_invalid_pages", "on");
     if (o->standby && o->primary_conninfo != NULL)
         add(&s, "primary_conninfo", o->primary_conninfo);
     snprintf(comment, sizeof comment, "Written by pghush restore from backup %s",
@@ -210,7 +212,7 @@ enum ph_rc restore_settings_write(struct restore_job *job, struct ph_err *err)
     enum ph_rc rc = small_files_write(job, &map, err);
     if (rc == PH_OK)
         rc = auto_conf_write(job, &conf, err);
-    if (rc == PH_OK)
+    if (rc == PH_OK && job->keep_count == 0) /* it would not fit files without content */
         rc = restore_manifest_write(
             job,
             &(struct restore_rewritten){
