@@ -90,10 +90,28 @@ static void add_detail(const struct backup_info *b, json_t *obj)
     (void)json_object_set_new(obj, "io", io);
 }
 
+static void add_changes(const struct backup_info *b, json_t *obj)
+{
+    json_t *changes = json_object();
+
+    jsonx_set_u64(changes, "wal_segments", b->changes.wal_segments);
+    jsonx_set_u64(changes, "extents_kept", b->changes.extents_kept);
+    jsonx_set_u64(changes, "extents_delta", b->changes.extents_delta);
+    jsonx_set_u64(changes, "extents_image", b->changes.extents_image);
+    jsonx_set_u64(changes, "deltas_max", b->changes.deltas_max);
+    (void)json_object_set_new(obj, "changes", changes);
+}
+
 void backup_view_json(const struct backup_info *b, bool detail, json_t *obj)
 {
     jsonx_set_str(obj, "label", b->label);
     jsonx_set_str(obj, "type", b->incremental ? "incr" : "full");
+    if (b->prior != NULL)
+        jsonx_set_str(obj, "prior", b->prior);
+    if (b->full_reason != NULL)
+        jsonx_set_str(obj, "full_reason", b->full_reason);
+    if (b->incremental)
+        add_changes(b, obj);
     jsonx_set_str(obj, "result", b->corrupt ? "corrupt-pages" : "ok");
     jsonx_set_u64(obj, "corrupt_page_count", b->corrupt_page_count);
     jsonx_set_u64(obj, "system", b->system);

@@ -24,6 +24,10 @@ static struct backup_opts make_opts(const struct command_run *run)
 {
     static const enum direct_mode modes[] = {
         [TRISTATE_AUTO] = DIRECT_AUTO, [TRISTATE_ON] = DIRECT_ON, [TRISTATE_OFF] = DIRECT_OFF};
+    static const enum backup_type types[] = {
+        [TYPE_FULL] = BACKUP_FULL, [TYPE_INCR] = BACKUP_INCR, [TYPE_AUTO] = BACKUP_AUTO};
+    static const enum backup_changed_by changed_by[] = {
+        [BY_AUTO] = CHANGED_BY_AUTO, [BY_WAL] = CHANGED_BY_WAL, [BY_LSN] = CHANGED_BY_LSN};
     const struct cfg *cfg = run->cfg;
 
     return (struct backup_opts){
@@ -39,6 +43,9 @@ static struct backup_opts make_opts(const struct command_run *run)
         .direct_read = modes[cfg_choice(cfg, OPT_DIRECT_IO_READ)],
         .pack_size_bytes = cfg_u64(cfg, OPT_PACK_SIZE),
         .lower_priority = cfg_choice(cfg, OPT_PRIORITY) == PRIORITY_LOW,
+        .type = types[cfg_choice(cfg, OPT_TYPE)],
+        .changed_by = changed_by[cfg_choice(cfg, OPT_CHANGED_BY)],
+        .image_threshold = (unsigned)cfg_u64(cfg, OPT_IMAGE_THRESHOLD),
         .fast_checkpoint = cfg_choice(cfg, OPT_CHECKPOINT) == CHECKPOINT_FAST,
         .with_wal = cfg_bool(cfg, OPT_WITH_WAL),
         .with_config = cfg_bool(cfg, OPT_WITH_CONFIG),
@@ -114,10 +121,6 @@ enum ph_rc cmd_backup(struct command_run *run, struct ph_err *err)
 
     if (rc != PH_OK)
         return rc;
-    if (cfg_choice(run->cfg, OPT_TYPE) == TYPE_INCR) {
-        (void)err_set(err, PH_CONFIG, "type incr is refused: this version makes full backups only");
-        return err_hint(err, "Use type full or auto.");
-    }
     if (command_threads_only(run, &opts.threads_only, err) != PH_OK ||
         store_open(&store_opts, &opts.store, err) != PH_OK)
         return err->rc;

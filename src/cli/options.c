@@ -25,6 +25,7 @@ static const char *const output_words[] = {"text", "json", NULL};
 static const char *const level_words[] = {"error", "warn", "info", "debug", NULL};
 static const char *const tristate_words[] = {"auto", "on", "off", NULL};
 static const char *const type_words[] = {"full", "incr", "auto", NULL};
+static const char *const changed_by_words[] = {"auto", "wal", "lsn", NULL};
 static const char *const checkpoint_words[] = {"spread", "fast", NULL};
 static const char *const checksums_words[] = {"auto", "off", NULL};
 static const char *const compress_words[] = {"none", "lz4", "zstd", NULL};
@@ -185,8 +186,38 @@ static const struct option_spec specs[OPT_COUNT] = {
             .choices = type_words,
             .default_text = "auto",
             .help_text =
-                "full reads everything. auto takes the cheapest type the repository allows, which "
-                "is full in this version; incr is refused in this version.",
+                "full reads everything. incr and auto read what changed since the newest backup on "
+                "the server's lineage; where that cannot be told, a full backup is taken and the "
+                "reason is said.",
+        },
+    [OPT_CHANGED_BY] =
+        {
+            .name = "changed-by",
+            .type = OPT_TYPE_ENUM,
+            .group = GROUP_BACKUP,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_BACKUP,
+            .choices = changed_by_words,
+            .default_text = "auto",
+            .help_text =
+                "How an incremental backup learns what changed. auto: from the archived WAL, else a "
+                "full backup; wal: from the archived WAL, else an error; lsn: all pages are read and "
+                "their LSNs looked at, where WAL is not archived by pghush.",
+        },
+    [OPT_IMAGE_THRESHOLD] =
+        {
+            .name = "image-threshold",
+            .type = OPT_TYPE_INT,
+            .group = GROUP_STORE,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_BACKUP,
+            .placeholder = "N",
+            .min = 1,
+            .max = 8,
+            .default_text = "4",
+            .help_text =
+                "Deltas that 256 KiB of a relation may have before they are stored as a whole again. "
+                "Fewer make restores faster, more make incremental backups smaller.",
         },
     [OPT_CHECKPOINT] =
         {

@@ -39,6 +39,8 @@ enum opt_id {
     OPT_LOCK_TIMEOUT,
     OPT_UPGRADE,
     OPT_TYPE,
+    OPT_CHANGED_BY,
+    OPT_IMAGE_THRESHOLD,
     OPT_CHECKPOINT,
     OPT_WITH_WAL,
     OPT_WITH_CONFIG,
@@ -98,6 +100,7 @@ enum opt_type {
 enum output_choice { OUTPUT_TEXT, OUTPUT_JSON };
 enum progress_choice { PROGRESS_AUTO, PROGRESS_ON, PROGRESS_OFF };
 enum type_choice { TYPE_FULL, TYPE_INCR, TYPE_AUTO };
+enum changed_by_choice { BY_AUTO, BY_WAL, BY_LSN };
 enum checkpoint_choice { CHECKPOINT_SPREAD, CHECKPOINT_FAST };
 enum checksums_choice { CHECKSUMS_AUTO, CHECKSUMS_OFF };
 enum compress_choice { COMPRESS_NONE, COMPRESS_LZ4, COMPRESS_ZSTD };

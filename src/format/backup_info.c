@@ -65,9 +65,20 @@ static const struct json_field io_fields[] = {
     {"cpu_system_us", JSON_FIELD_U64, IO_AT(cpu_system_us), 0},
 };
 
+#define CHANGES_AT(member) offsetof(struct backup_changes, member)
+
+static const struct json_field changes_fields[] = {
+    {"wal_segments", JSON_FIELD_U64, CHANGES_AT(wal_segments), 0},
+    {"extents_kept", JSON_FIELD_U64, CHANGES_AT(extents_kept), 0},
+    {"extents_delta", JSON_FIELD_U64, CHANGES_AT(extents_delta), 0},
+    {"extents_image", JSON_FIELD_U64, CHANGES_AT(extents_image), 0},
+    {"deltas_max", JSON_FIELD_U64, CHANGES_AT(deltas_max), 0},
+};
+
 void backup_info_release(struct backup_info *b)
 {
     free(b->prior);
+    free(b->full_reason);
     free(b->tool_version);
     for (size_t i = 0; i < b->corrupt_page_listed; i++) {
         free(b->corrupt_pages[i].path);
@@ -152,6 +163,18 @@ static void databases_set(json_t *obj, const struct backup_info *b)
     json_object_set_new(obj, "databases", list);
 }
 
+static void changes_set(json_t *obj, const struct backup_info *b)
+{
+    json_t *changes = json_object();
+
+    if (b->full_reason != NULL)
+        jsonx_set_str(obj, "full_reason", b->full_reason);
+    json_fields_set(changes, changes_fields, COUNT_OF(changes_fields), &b->changes);
+    if (b->incremental)
+        json_object_set(obj, "changes", changes);
+    json_decref(changes);
+}
+
 enum ph_rc backup_info_encode(const struct backup_info *b, struct buf *out, struct ph_err *err)
 {
     AUTO_JSON json_t *obj = json_object();
@@ -162,6 +185,7 @@ enum ph_rc backup_info_encode(const struct backup_info *b, struct buf *out, stru
     jsonx_set_str(obj, "label", b->label);
     jsonx_set_str(obj, "type", b->incremental ? "incr" : "full");
     json_object_set_new(obj, "prior", b->prior != NULL ? json_string(b->prior) : json_null());
+    changes_set(obj, b);
     json_fields_set(obj, head_fields, COUNT_OF(head_fields), b);
     jsonx_set_str(obj, "result", b->corrupt ? "corrupt-pages" : "ok");
     corrupt_pages_set(obj, b);
@@ -299,6 +323,21 @@ static enum ph_rc io_get(const json_t *obj, struct backup_io *io, struct ph_err 
     return PH_OK;
 }
 
+static enum ph_rc changes_get(const json_t *obj, struct backup_info *b, struct ph_err *err)
+{
+    const json_t *changes = json_object_get(obj, "changes");
+    const json_t *reason = json_object_get(obj, "full_reason");
+
+    if (json_is_string(reason))
+        b->full_reason = xstrdup(json_string_value(reason));
+    if (!b->incremental)
+        return PH_OK;
+    if (json_fields_get(changes, changes_fields, COUNT_OF(changes_fields), &b->changes, err) !=
+        PH_OK)
+        return err_ctx(err, "field \"changes\"");
+    return PH_OK;
+}
+
 static enum ph_rc members_get(const json_t *obj, struct backup_info *b, struct ph_err *err)
 {
     static const char *const types[2] = {"full", "incr"};
@@ -318,7 +357,8 @@ static enum ph_rc members_get(const json_t *obj, struct backup_info *b, struct p
         json_fields_get(obj, head_fields, COUNT_OF(head_fields), b, err) != PH_OK ||
         json_fields_get(obj, tail_fields, COUNT_OF(tail_fields), b, err) != PH_OK ||
         corrupt_pages_get(obj, b, err) != PH_OK || tablespaces_get(obj, b, err) != PH_OK ||
-        databases_get(obj, b, err) != PH_OK || external_get(obj, b, err) != PH_OK)
+        databases_get(obj, b, err) != PH_OK || external_get(obj, b, err) != PH_OK ||
+        changes_get(obj, b, err) != PH_OK)
         return err->rc;
     return io_get(obj, &b->io, err);
 }

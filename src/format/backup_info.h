@@ -46,11 +46,22 @@ struct backup_io {
     json_t *settings; /* owned object or NULL: settings in force, any members */
 };
 
+/* How an incremental backup was made; all zero in a full one. */
+struct backup_changes {
+    uint64_t wal_segments;  /* whose changes were added up */
+    uint64_t extents_kept;  /* as in the prior backup */
+    uint64_t extents_delta; /* got one more delta */
+    uint64_t extents_image; /* stored as a whole */
+    uint64_t deltas_max;    /* most deltas of one extent */
+};
+
 /* All pointers are owned (xmalloc family) and may be NULL where a list is empty. */
 struct backup_info {
     char label[BACKUP_LABEL_BYTES];
     bool incremental; /* type incr, else full */
     char *prior;      /* NULL: none */
+    struct backup_changes changes;
+    char *full_reason; /* why it is not incremental, a clause; NULL: full was asked for, or it is not */
     char *tool_version;
     uint64_t generation;
     uint32_t system; /* 1.. place in systems of cluster.json */

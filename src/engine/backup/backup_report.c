@@ -31,6 +31,26 @@ static void fill_identity(const struct backup_job *job, struct backup_info *info
     info->checksums = job->dir.control.checksum_version != 0;
 }
 
+static void fill_changes(const struct backup_job *job, struct backup_info *info)
+{
+    const struct pack_stage *packed = pipeline_packed(job->pipeline);
+
+    if (job->prior == NULL) {
+        if (job->full_reason[0] != '\0')
+            info->full_reason = xstrdup(job->full_reason);
+        return;
+    }
+    info->incremental = true;
+    info->prior = xstrdup(job->prior->info.label);
+    info->changes = (struct backup_changes){
+        .wal_segments = job->prior->changes.segments,
+        .extents_kept = packed->extents_kept,
+        .extents_delta = packed->extents_delta,
+        .extents_image = packed->extents_image,
+        .deltas_max = packed->deltas_max,
+    };
+}
+
 static void fill_segment(const struct backup_job *job, uint64_t segno, char *ret, size_t ret_bytes)
 {
     char name[WAL_NAME_TEXT_BYTES];
@@ -189,6 +209,7 @@ void backup_report(struct backup_job *job, const struct manifest_summary *manife
     job->database_count = 0;
     fill_identity(job, &info);
     fill_range(job, &info);
+    fill_changes(job, &info);
     fill_pages(job, &info);
     fill_io(job, &info);
     info.external_config = xcalloc(job->external_count, sizeof *info.external_config);
