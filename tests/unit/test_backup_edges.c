@@ -493,6 +493,22 @@ static void make_backup(struct fixture *f, const char *label, const char *run, b
 #define OLD_STAMP  "20261129T201500Z"
 #define DEAD_STAMP "20261130T201501Z"
 
+/* As the holder of the lease; with rival it is lost before. */
+static void remove_debris(struct fixture *f, const char *rival)
+{
+    struct repo_key key = repo_key_lease("main");
+    struct lease lease;
+    struct ph_err err;
+
+    assert_int_equal(lease_take(f->store, "main", "backup", "", &lease, &err), PH_OK);
+    if (rival != NULL)
+        assert_int_equal(store_put(f->store, key.text, rival, strlen(rival), false, &err), PH_OK);
+    backup_debris_remove(&lease, "main");
+    if (rival != NULL)
+        assert_int_equal(store_delete(f->store, key.text, &err), PH_OK);
+    lease_release(&lease);
+}
+
 /* Packs stay of published backups, those that their manifests name, and those of nobody knows whom. */
 static void debris_goes_what_is_named_stays(void **state)
 {
@@ -512,7 +528,7 @@ static void debris_goes_what_is_named_stays(void **state)
     seal_a_run(f, DEAD_STAMP, run);
     make_backup(f, DEAD_STAMP "_F", run, false);
     assert_true(packs_in(f->store) > before);
-    backup_debris_remove(f->store, "main");
+    remove_debris(f, NULL);
     assert_int_equal(packs_in(f->store), before);
     assert_int_equal(
         store_stat(f->store, repo_key_manifest("main", DEAD_STAMP "_F").text, &size_bytes, &err),
@@ -534,13 +550,32 @@ static void unreadable_manifest_protects_all(void **state)
     before = packs_in(f->store);
     assert_int_equal(
         store_put(f->store, repo_key_backup_json("main", LABEL).text, "{}", 2, true, &err), PH_OK);
-    backup_debris_remove(f->store, "main");
+    remove_debris(f, NULL);
     assert_int_equal(packs_in(f->store), before);
+}
+
+/* Whoever has lost the lease removes nothing. */
+static void no_debris_is_removed_without_the_lease(void **state)
+{
+    struct fixture *f = *state;
+    char run[64];
+    size_t before;
+
+    seal_a_run(f, STAMP, run);
+    make_backup(f, LABEL, run, true);
+    seal_a_run(f, DEAD_STAMP, run);
+    make_backup(f, DEAD_STAMP "_F", run, false);
+    before = packs_in(f->store);
+    remove_debris(f, "{}");
+    assert_int_equal(packs_in(f->store), before);
+    remove_debris(f, NULL);
+    assert_true(packs_in(f->store) < before);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(no_debris_is_removed_without_the_lease, set_up, tear_down),
         cmocka_unit_test_setup_teardown(whole_files_are_read_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(content_from_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(unreadable_second_look_is_no_excuse, set_up, tear_down),

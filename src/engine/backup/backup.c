@@ -316,11 +316,13 @@ static enum ph_rc publish(struct backup_job *job, struct backup_info *ret_info, 
     if (finish_objects(job, &summary, err) != PH_OK)
         return err->rc;
     backup_report(job, &summary, ret_info);
-    rc = lease_check(&job->lease, err);
+    rc = cancel_check(err);
     if (rc == PH_OK)
-        rc = cancel_check(err);
-    if (rc == PH_OK)
+        rc = lease_guard_begin(&job->lease, err);
+    if (rc == PH_OK) {
         rc = catalogue_publish(job->opts->store, job->opts->cluster, ret_info, err);
+        lease_guard_end(&job->lease);
+    }
     job->published = rc == PH_OK;
     if (rc != PH_OK)
         backup_info_release(ret_info);
@@ -333,7 +335,7 @@ static enum ph_rc run(struct backup_job *job, struct backup_info *ret_info, stru
         return err->rc;
     if (lease_take(job->opts->store, job->opts->cluster, "backup", "", &job->lease, err) != PH_OK)
         return err->rc;
-    backup_debris_remove(job->opts->store, job->opts->cluster);
+    backup_debris_remove(&job->lease, job->opts->cluster);
     if (find_prior(job, err) != PH_OK || choose_label(job, err) != PH_OK)
         return err->rc;
     meter_phase(job->opts->meter, "scanning");
@@ -362,11 +364,16 @@ static void discard_unpublished(struct backup_job *job)
 
     if (job->packer == NULL || is_published(job))
         return;
+    if (lease_guard_begin(&job->lease, &err) != PH_OK) { /* who has it now may be using them */
+        log_warn("backup.debris", "what this backup has written stays behind: %s", err.text);
+        return;
+    }
     packer_discard(job->packer);
     if (job->manifest_done && store_delete(job->opts->store, manifest.text, &err) != PH_OK &&
         err.rc != PH_NOT_FOUND)
         log_warn("backup.debris", "the manifest of an unfinished backup stays behind: %s",
                  err.text);
+    lease_guard_end(&job->lease);
 }
 
 static void release(struct backup_job *job)

@@ -27,6 +27,7 @@ struct run {
 };
 
 struct debris {
+    struct lease *lease;
     struct store *store;
     const char *cluster;
     struct run *runs;
@@ -81,7 +82,7 @@ static enum ph_rc note_label(void *ctx, const struct store_entry *entry, struct 
     rc = store_stat(d->store, repo_key_backup_json(d->cluster, entry->name).text, &size_bytes, err);
     if (rc == PH_NOT_FOUND) {
         mark_unfinished(d, entry->name);
-        rc = store_delete(d->store, repo_key_manifest(d->cluster, entry->name).text, err);
+        rc = lease_delete(d->lease, repo_key_manifest(d->cluster, entry->name).text, err);
         return rc == PH_NOT_FOUND ? PH_OK : rc;
     }
     if (rc != PH_OK)
@@ -131,7 +132,7 @@ static enum ph_rc remove_pack(void *ctx, const struct store_entry *entry, struct
         entry->name[RUN_BYTES] != '-')
         return PH_OK;
     key = xasprintf("%s/%s", repo_key_packs(d->cluster).text, entry->name);
-    return store_delete(d->store, key, err);
+    return lease_delete(d->lease, key, err);
 }
 
 static enum ph_rc remove_unused(struct debris *d, struct ph_err *err)
@@ -166,9 +167,9 @@ static enum ph_rc remove_all(struct debris *d, struct ph_err *err)
     return remove_unused(d, err);
 }
 
-void backup_debris_remove(struct store *store, const char *cluster)
+void backup_debris_remove(struct lease *lease, const char *cluster)
 {
-    struct debris d = {.store = store, .cluster = cluster};
+    struct debris d = {.lease = lease, .store = lease->store, .cluster = cluster};
     struct ph_err err;
 
     if (remove_all(&d, &err) != PH_OK)

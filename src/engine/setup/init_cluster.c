@@ -141,7 +141,11 @@ MUST_CHECK static enum ph_rc upgrade(const struct init_opts *opts,
     } else if (rc == PH_OK) {
         c->systems[c->system_count++] = *found;
         ret_result->outcome = INIT_UPGRADED;
-        rc = catalogue_cluster_update(opts->store, c, err);
+        rc = lease_guard_begin(&lease, err);
+        if (rc == PH_OK) {
+            rc = catalogue_cluster_update(opts->store, c, err);
+            lease_guard_end(&lease);
+        }
     }
     lease_release(&lease);
     return rc;
