@@ -37,7 +37,7 @@ static int errno_from_name(const char *name)
         {"EIO", EIO},       {"ENOSPC", ENOSPC},   {"EDQUOT", EDQUOT}, {"EACCES", EACCES},
         {"EROFS", EROFS},   {"ENOMEM", ENOMEM},   {"EINTR", EINTR},   {"EINVAL", EINVAL},
         {"ENOENT", ENOENT}, {"EMFILE", EMFILE},   {"EPERM", EPERM},   {"ENOSYS", ENOSYS},
-        {"EEXIST", EEXIST}, {"KILL", FAULT_KILL},
+        {"EEXIST", EEXIST}, {"EAGAIN", EAGAIN},   {"KILL", FAULT_KILL},
     };
 
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)

@@ -7,9 +7,9 @@
  *   PH_FAULT=rename:2:KILL           SIGKILL to ourselves instead of the 2nd rename
  *   PH_FAULT=read:4+:EIO             the 4th and every later read
  *
- * Operations: open read write fsync rename unlink mkdir truncate alloc uring (queue creation) sql. Each hit writes
- * "fault injected: OP call N" to standard error, so that a test that walks N upwards knows when it
- * has passed the last call. Without PH_FAULT the cost is one load of a static flag.
+ * Operations: open read write fsync rename unlink mkdir truncate alloc sql, and of io_uring: uring (queue
+ * creation) enter (submission) reap (waiting for what was submitted). Each hit writes "fault injected:
+ * OP call N" to standard error, so that a test that walks N upwards knows when it has passed the last call. Without PH_FAULT the cost is one load of a static flag.
  */
 #ifndef BASE_FAULT_H
 #define BASE_FAULT_H

@@ -250,6 +250,7 @@ enum ph_rc reader_open(struct reader *r, int dirfd, const char *path, struct rea
     if (direct.refused)
         notice_fallback(r, f);
     r->stats.files++;
+    r->files_open++;
     *ret_file = f;
     return PH_OK;
 }
@@ -272,12 +273,17 @@ enum ph_rc reader_file_size_now(const struct reader_file *f, uint64_t *ret_size_
 
 void reader_close(struct reader *r, struct reader_file *f)
 {
-    (void)r;
     if (f == NULL)
         return;
-    PH_ASSERT(f->requests_open == 0 && f->parts_open == 0);
+    PH_ASSERT(r->broken || (f->requests_open == 0 && f->parts_open == 0));
     direct_close(&f->direct);
+    r->files_open--;
     free(f);
+}
+
+size_t reader_files_open(const struct reader *r)
+{
+    return r->files_open;
 }
 
 bool reader_has_room(const struct reader *r, size_t want_bytes)
@@ -335,8 +341,10 @@ enum ph_rc reader_wait(struct reader *r, bool wait, struct read_req **ret_req, s
         struct ring_op *op = NULL;
         enum ph_rc rc = ring_wait(r->ring, wait, &op, err);
 
-        if (rc != PH_OK)
+        if (rc != PH_OK) {
+            r->broken = true;
             return rc;
+        }
         if (op == NULL)
             break;
         on_completion(r, op);
@@ -344,7 +352,10 @@ enum ph_rc reader_wait(struct reader *r, bool wait, struct read_req **ret_req, s
     }
     *ret_req = req;
     /* What has room now starts now, while the caller works on this request. */
-    return req == NULL ? PH_OK : ring_flush(r->ring, err);
+    if (req == NULL || ring_flush(r->ring, err) == PH_OK)
+        return PH_OK;
+    r->broken = true;
+    return err->rc;
 }
 
 enum ph_rc read_req_check(const struct read_req *req, struct ph_err *err)

@@ -93,6 +93,9 @@ MUST_CHECK enum ph_rc reader_file_size_now(const struct reader_file *f, uint64_t
 /* No request of this file may be in flight. NULL is fine. */
 void reader_close(struct reader *r, struct reader_file *f);
 
+/* Files opened and not closed; each takes one descriptor, or two. */
+size_t reader_files_open(const struct reader *r);
+
 /* true when a request of want_bytes stays within what may be in flight (always true when nothing is). */
 bool reader_has_room(const struct reader *r, size_t want_bytes);
 size_t reader_in_flight(const struct reader *r); /* requests submitted and not given back */
@@ -100,7 +103,8 @@ size_t reader_in_flight(const struct reader *r); /* requests submitted and not g
 void reader_submit(struct reader *r, struct read_req *req);
 /*
  * The next finished request; waits for it if asked. *ret_req is NULL when there is none (nothing in
- * flight, or not waiting). An error return means that the ring itself failed: stop.
+ * flight, or not waiting). An error return means that the ring itself failed: stop. Files may then be
+ * closed with requests in flight; their buffers must stay until reader_free.
  */
 MUST_CHECK enum ph_rc reader_wait(struct reader *r, bool wait, struct read_req **ret_req,
                                   struct ph_err *err);

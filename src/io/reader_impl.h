@@ -37,7 +37,9 @@ struct reader {
     uint64_t bytes_max; /* of requests in flight */
     uint64_t bytes;
     size_t requests; /* not yet given back */
+    size_t files_open;
     bool noticed;
+    bool broken; /* the ring failed: nothing more comes back from it */
     struct read_part *free_parts;
     struct read_part *waiting_head; /* for room in the ring */
     struct read_part *waiting_tail;

@@ -61,6 +61,7 @@ struct writer {
     struct writer_slab *free_slabs;
     struct writer_stats stats;
     bool noticed;
+    bool broken; /* the ring failed: nothing more comes back from it */
 };
 
 static bool set_direct(struct writer_file *f, bool on)
@@ -199,6 +200,7 @@ static enum ph_rc reap(struct writer *w, struct ph_err *err)
     struct write_op *op = NULL;
     enum ph_rc rc = ring_wait(w->ring, true, &done, err);
 
+    w->broken = w->broken || rc != PH_OK;
     if (rc != PH_OK)
         return rc;
     PH_ASSERT(done != NULL);
@@ -286,9 +288,12 @@ static enum ph_rc grow(const struct writer_file *f, struct ph_err *err)
 enum ph_rc writer_open(struct writer *w, const struct writer_file_opts *opts,
                        struct writer_file **ret_file, struct ph_err *err)
 {
-    struct writer_file *f = xcalloc(1, sizeof *f);
+    struct writer_file *f;
     enum ph_rc rc = PH_OK;
 
+    if (w->broken)
+        return err_set(err, PH_IO, "nothing can be written since io_uring has failed");
+    f = xcalloc(1, sizeof *f);
     f->fd = opts->fd;
     f->expected_bytes = opts->expected_bytes;
     if (wants_direct(w, opts->expected_bytes)) {
@@ -494,7 +499,9 @@ void writer_abandon(struct writer *w, struct writer_file *f)
         return;
     if (f->stage != NULL)
         let_go(w, f->stage);
-    PH_ASSERT(drain(w, f, &ring_failed) == PH_OK);
+    /* The ring itself failed: what is in flight still points here, so this little memory is left alone. */
+    if (w->broken || drain(w, f, &ring_failed) != PH_OK)
+        return;
     if (f->direct)
         (void)set_direct(f, false);
     free(f);

@@ -68,7 +68,7 @@ struct writer_file_opts {
     bool preallocate;   /* reserve expected_bytes now (no holes wanted) */
 };
 
-/* opts is copied. Errors: NO_SPACE, IO (the size could not be set). */
+/* opts is copied. Errors: NO_SPACE, IO (the size could not be set; the ring failed before). */
 MUST_CHECK enum ph_rc writer_open(struct writer *w, const struct writer_file_opts *opts,
                                   struct writer_file **ret_file, struct ph_err *err);
 

@@ -231,6 +231,52 @@ static void free_waits_for_what_is_in_flight(void **state)
     }
 }
 
+/* arg: unused. The kernel has no memory for requests, for a while or for good: the same bytes. */
+static void round_trip_in_need(void *arg)
+{
+    (void)arg;
+    check_round_trip(RING_URING, true);
+    check_round_trip(RING_URING, false);
+}
+
+static void refusals_of_the_kernel(void **state)
+{
+    static const char *const faults[] = {"enter:1:EAGAIN",  "enter:3:EAGAIN",  "enter:2:EINTR",
+                                         "enter:1+:EAGAIN", "enter:9+:EAGAIN", "enter:5+:EIO"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        assert_int_equal(run_with_fault(faults[i], round_trip_in_need, NULL), 0);
+}
+
+/* A read that does not end (of an empty pipe), and then waiting fails. */
+static void lose_the_queue(void *arg)
+{
+    struct fixture *f = new_fixture(RING_URING, true);
+    struct ring_op op = {.kind = RING_OP_READ, .buf = f->slabs[0], .len_bytes = SLAB};
+    struct ring_op *done = NULL;
+    struct ph_err err;
+    int ends[2];
+
+    (void)arg;
+    CHILD_EXPECT(pipe(ends) == 0);
+    op.fd = ends[0];
+    if (f->ring != NULL) {
+        ring_submit(f->ring, &op);
+        CHILD_EXPECT(ring_wait(f->ring, false, &done, &err) == PH_OK);
+        CHILD_EXPECT(done == NULL);
+        CHILD_EXPECT(ring_wait(f->ring, true, &done, &err) == PH_IO);
+        CHILD_EXPECT(strstr(err.text, "io_uring") != NULL);
+    }
+    free_fixture(f); /* does not wait for ever */
+}
+
+static void lost_queue_is_an_error(void **state)
+{
+    (void)state;
+    assert_int_equal(run_with_fault("reap:1+:EIO", lose_the_queue, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,6 +286,8 @@ int main(void)
         cmocka_unit_test(injected_read_error),
         cmocka_unit_test(refused_uring_falls_back),
         cmocka_unit_test(free_waits_for_what_is_in_flight),
+        cmocka_unit_test(refusals_of_the_kernel),
+        cmocka_unit_test(lost_queue_is_an_error),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -378,6 +378,39 @@ static void failed_put_gives_the_slab_back(void **state)
     assert_int_equal(run_with_fault("write:1:ENOSPC", put_with_fault, &direct), 0);
 }
 
+/* Direct writes are in flight when the ring fails: an error, and the writer takes no other file. */
+static void write_and_lose(void *arg)
+{
+    static const struct way way = {DISK_DIR, DIRECT_ON, RING_AUTO};
+    struct fixture *f = new_fixture(&way);
+    AUTO_FREE uint8_t *bytes = xcalloc(1, 8 * SLAB);
+    struct ph_err err;
+    enum ph_rc rc;
+
+    (void)arg;
+    begin_file(f, 0, false);
+    rc = writer_append(f->writer, f->file, bytes, 8 * SLAB, &err);
+    if (rc == PH_OK)
+        rc = writer_finish(f->writer, f->file, UINT64_MAX, true, &err);
+    else
+        writer_abandon(f->writer, f->file);
+    if (writer_stats(f->writer)->fallbacks == 0 && rc != PH_OK) {
+        CHILD_EXPECT(rc == PH_IO);
+        CHILD_EXPECT(strstr(err.text, "io_uring") != NULL);
+        CHILD_EXPECT(writer_open(f->writer, &(struct writer_file_opts){.fd = f->fd}, &f->file,
+                                 &err) == PH_IO);
+    }
+    writer_free(f->writer);
+    scratch_remove(f->dir);
+}
+
+static void lost_queue_is_an_error(void **state)
+{
+    (void)state;
+    assert_int_equal(run_with_fault("reap:1+:EIO", write_and_lose, NULL), 0);
+    assert_int_equal(run_with_fault("reap:3+:EIO", write_and_lose, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -391,6 +424,7 @@ int main(void)
         cmocka_unit_test(abandoned_files_give_all_back),
         cmocka_unit_test(no_error_is_lost),
         cmocka_unit_test(failed_put_gives_the_slab_back),
+        cmocka_unit_test(lost_queue_is_an_error),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

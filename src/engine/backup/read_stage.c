@@ -11,7 +11,9 @@
  */
 #include "engine/backup/read_stage_impl.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/cancel.h"
 #include "base/log.h"
@@ -20,11 +22,24 @@
 #include "io/direct.h"
 
 #define WHOLE_REREADS_MAX 20
+#define FILES_MIN         4
+#define OTHER_DESCRIPTORS 40 /* repository, session, directories, second looks at pages */
+
+/* Half of what the others leave: a file may take two descriptors. */
+static size_t files_max(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return SIZE_MAX;
+    return (size_t)MAX_OF((int64_t)FILES_MIN, ((int64_t)limit.rlim_cur - OTHER_DESCRIPTORS) / 2);
+}
 
 void read_stage_init(struct read_stage *st, struct batch_set *set, struct reader *reader,
                      struct meter *meter)
 {
-    *st = (struct read_stage){.set = set, .reader = reader, .meter = meter};
+    *st = (struct read_stage){
+        .set = set, .reader = reader, .meter = meter, .files_max = files_max()};
 }
 
 static enum ph_rc stopped(struct ph_err *err)
@@ -209,6 +224,33 @@ enum ph_rc read_stage_close_small(struct read_stage *st, struct ph_err *err)
     return read_stage_pass_on(st, b, err);
 }
 
+static bool is_out_of_descriptors(const struct ph_err *err)
+{
+    return err->sys_errno == EMFILE || err->sys_errno == ENFILE;
+}
+
+/* Open a source; where descriptors are scarce, wait for files of our own to be closed. */
+static enum ph_rc open_in_turn(struct read_stage *st, struct source *s, struct ph_err *err)
+{
+    struct ph_err wait_err;
+    bool any = true;
+
+    while (any && reader_files_open(st->reader) >= st->files_max)
+        if (reap(st, true, &any, err) != PH_OK)
+            return err->rc;
+    while (open_source(st, s, err) != PH_OK) {
+        if (!is_out_of_descriptors(err))
+            return err->rc;
+        if (reader_in_flight(st->reader) == 0)
+            return err_hint(err, "Raise the limit of open files (ulimit -n) of who calls pghush.");
+        if (reap(st, true, &any, &wait_err) != PH_OK) {
+            *err = wait_err;
+            return err->rc;
+        }
+    }
+    return PH_OK;
+}
+
 static struct piece *add_piece(struct batch *b, struct source *s)
 {
     struct piece *p = &b->pieces[b->piece_count++];
@@ -276,7 +318,7 @@ enum ph_rc read_stage_feed(struct read_stage *st, struct source *source, struct 
         source_free(st->set, source);
         return stopped(err);
     }
-    if (source->fs_path != NULL && open_source(st, source, err) != PH_OK) {
+    if (source->fs_path != NULL && open_in_turn(st, source, err) != PH_OK) {
         AUTO_FREE char *shown = str_escape(source->path);
         bool may_vanish = !source->late;
 

@@ -23,6 +23,7 @@ struct read_stage {
     struct batch *small; /* collects small files; NULL between */
     uint64_t next_seq;   /* of the next batch */
     uint64_t files_vanished;
+    size_t files_max; /* open at a time, so that descriptors are left for everything else */
 };
 
 /* reader and set are borrowed. */
