@@ -17,11 +17,14 @@
 #include "base/num.h"
 #include "base/timeutil.h"
 #include "engine/verify/verify_job.h"
+#include "engine/verify/verify_lane.h"
+#include "engine/verify/verify_maps.h"
 #include "engine/verify/verify_packs.h"
 #include "io/cpus.h"
 #include "repo/repo_keys.h"
 
 #define MEMORY_MIN_BYTES (64 * MIB)
+#define MAPS_SHARE       4  /* one part in so many of the memory is maps of packs */
 #define MEMORY_SHARE     20 /* one part in so many of RAM */
 #define WORKER_BYTES_MIN (8 * MIB)
 
@@ -139,8 +142,9 @@ static enum ph_rc run(struct verify_job *job, struct verify_result *ret, struct 
     meter_phase(job->opts->meter, "manifests");
     if (verify_manifests(job, err) != PH_OK)
         return err->rc;
+    job->maps = verify_maps_new(job, job->memory_bytes / MAPS_SHARE);
     meter_phase(job->opts->meter, "packs");
-    if (verify_packs_check(job, err) != PH_OK)
+    if (verify_lanes_new(job, err) != PH_OK || verify_packs_check(job, err) != PH_OK)
         return err->rc;
     meter_phase(job->opts->meter, "references");
     if (verify_references(job, err) != PH_OK)
@@ -163,6 +167,8 @@ enum ph_rc verify_run(const struct verify_opts *opts, struct verify_result *ret,
     if (rc == PH_OK)
         ret->duration_us = time_mono_us() - begin_us;
     verify_findings_free(job->findings);
+    verify_lanes_free(job);
+    verify_maps_free(job->maps);
     verify_packs_free(job->packs);
     catalogue_release(&job->catalogue);
     free((void *)job->labels);

@@ -17,6 +17,8 @@
 #include "format/cluster_info.h"
 #include "repo/catalogue.h"
 
+struct verify_lane;
+struct verify_maps;
 struct verify_packs;
 
 struct verify_job {
@@ -30,6 +32,8 @@ struct verify_job {
     bool *no_manifest; /* one a backup of the catalogue: it cannot be walked */
     struct verify_findings *findings;
     struct verify_packs *packs;
+    struct verify_maps *maps;
+    struct verify_lane *lanes; /* one a worker */
     _Atomic uint64_t manifest_bytes;
     _Atomic uint64_t frames;
     _Atomic uint64_t references;

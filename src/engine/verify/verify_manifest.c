@@ -5,6 +5,8 @@
  */
 #include "engine/verify/verify_job.h"
 
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -44,8 +46,8 @@ static enum ph_rc walk(struct manifest_reader *r, char **ret_after, uint64_t *re
     }
 }
 
-/* Where the damage is; the whole is known to be damaged. */
-static void look_closer(struct verify_job *job, size_t backup, uint32_t number)
+/* Where the damage is, of a manifest that is known to be damaged; "" where opening told as much. */
+static char *look_closer(struct verify_job *job, size_t backup)
 {
     struct manifest_reader_params params = params_of(job, backup);
     struct manifest_reader *r = NULL;
@@ -53,23 +55,21 @@ static void look_closer(struct verify_job *job, size_t backup, uint32_t number)
     AUTO_FREE char *after = NULL;
     AUTO_FREE char *shown = NULL;
     uint64_t records = 0;
+    char *text;
 
     params.quick = true;
     if (manifest_reader_open(job->opts->store, &params, &r, &why) != PH_OK)
-        return; /* the finding says as much */
+        return xstrdup("");
     if (walk(r, &after, &records, &why) == PH_OK) {
-        verify_finding_restorable(job->findings, number,
-                                  "its records can all be read, the damage is between them; "
-                                  "restore refuses a manifest that is not whole");
+        text = xasprintf("; all %" PRIu64 " records can be read", records);
     } else {
         shown = str_escape(after != NULL ? after : "");
-        verify_finding_restorable(
-            job->findings, number,
-            "%s; %llu records up to \"%s\" can be read before that; restore refuses a manifest "
-            "that is not whole",
-            why.text, (unsigned long long)records, shown);
+        text =
+            xasprintf("; %s; %" PRIu64 " records can be read before that, the last of them \"%s\"",
+                      why.text, records, shown);
     }
     manifest_reader_close(r);
+    return text;
 }
 
 static enum ph_rc manifest_task(struct verify_job *job, unsigned worker, size_t backup,
@@ -90,13 +90,12 @@ static enum ph_rc manifest_task(struct verify_job *job, unsigned worker, size_t 
     if (!verify_is_finding(rc))
         return rc;
     struct repo_key key = repo_key_manifest(job->opts->cluster, job->labels[backup]);
+    AUTO_FREE char *where = rc == PH_CORRUPT ? look_closer(job, backup) : xstrdup("");
     uint32_t number = verify_finding_add(job->findings, verify_kind_of(rc), key.text,
-                                         FINDING_NOWHERE, "%s", err->text);
+                                         FINDING_NOWHERE, "%s%s", err->text, where);
     job->no_manifest[backup] = true;
     verify_finding_backup(job->findings, number, backup);
     verify_finding_for_backups_only(job->findings, number);
-    if (rc == PH_CORRUPT)
-        look_closer(job, backup, number);
     return PH_OK;
 }
 

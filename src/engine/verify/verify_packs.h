@@ -28,7 +28,8 @@
 struct pack_slot {
     char run[PACK_RUN_BYTES];
     uint32_t sequence;
-    uint64_t size_bytes; /* as the first manifest that names it says */
+    uint64_t size_bytes;   /* as the first manifest that names it says */
+    uint64_t actual_bytes; /* where it is there */
     uint8_t sha256[32];
     bool lost;              /* nothing of it can be used: missing, cut, another object */
     uint32_t lost_finding;  /* where lost */

@@ -1,18 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The parts of a verify that are being built. */
 #include "engine/verify/verify_job.h"
-enum ph_rc verify_packs_check(struct verify_job *job, struct ph_err *err)
-{
-    (void)job;
-    (void)err;
-    return PH_OK;
-}
-enum ph_rc verify_references(struct verify_job *job, struct ph_err *err)
-{
-    (void)job;
-    (void)err;
-    return PH_OK;
-}
 enum ph_rc verify_wal_objects(struct verify_job *job, struct ph_err *err)
 {
     (void)job;
