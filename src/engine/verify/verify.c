@@ -135,21 +135,40 @@ static enum ph_rc finish(struct verify_job *job, struct verify_result *ret, stru
     return PH_OK;
 }
 
+void verify_phase(struct verify_job *job, const char *literal, uint64_t bytes)
+{
+    job->phase_bytes += bytes;
+    meter_phase(job->opts->meter, literal);
+    meter_total(job->opts->meter, job->phase_bytes, 0);
+}
+
+static uint64_t manifests_bytes(const struct verify_job *job)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < job->catalogue.backup_count; i++)
+        bytes += job->catalogue.backups[i].manifest_bytes;
+    return bytes;
+}
+
 static enum ph_rc run(struct verify_job *job, struct verify_result *ret, struct ph_err *err)
 {
+    uint64_t packs = 0;
+    uint64_t pack_bytes = 0;
+
     if (load(job, err) != PH_OK)
         return err->rc;
-    meter_phase(job->opts->meter, "manifests");
+    verify_phase(job, "manifests", manifests_bytes(job));
     if (verify_manifests(job, err) != PH_OK)
         return err->rc;
     job->maps = verify_maps_new(job, job->memory_bytes / MAPS_SHARE);
-    meter_phase(job->opts->meter, "packs");
+    verify_packs_count(job->packs, &packs, &pack_bytes);
+    verify_phase(job, "packs", pack_bytes);
     if (verify_lanes_new(job, err) != PH_OK || verify_packs_check(job, err) != PH_OK)
         return err->rc;
-    meter_phase(job->opts->meter, "references");
+    verify_phase(job, "references", manifests_bytes(job));
     if (verify_references(job, err) != PH_OK)
         return err->rc;
-    meter_phase(job->opts->meter, "WAL");
     if (verify_wal_objects(job, err) != PH_OK)
         return err->rc;
     return finish(job, ret, err);

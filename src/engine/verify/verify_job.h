@@ -20,6 +20,7 @@
 struct verify_lane;
 struct verify_maps;
 struct verify_packs;
+struct wal_items;
 
 struct verify_job {
     const struct verify_opts *opts;
@@ -34,12 +35,14 @@ struct verify_job {
     struct verify_packs *packs;
     struct verify_maps *maps;
     struct verify_lane *lanes; /* one a worker */
+    struct wal_items *wal;     /* while they are checked */
     _Atomic uint64_t manifest_bytes;
     _Atomic uint64_t frames;
     _Atomic uint64_t references;
     _Atomic uint64_t wal_objects;
     _Atomic uint64_t wal_bytes;
     uint64_t wal_segments;
+    uint64_t phase_bytes; /* of all phases so far */
 };
 
 /*
@@ -53,6 +56,9 @@ typedef enum ph_rc (*verify_task)(struct verify_job *job, unsigned worker, size_
                                   struct ph_err *err);
 MUST_CHECK enum ph_rc verify_crew_run(struct verify_job *job, size_t count, verify_task task,
                                       struct ph_err *err);
+
+/* What goes on, and how many bytes of the meter it will take. */
+void verify_phase(struct verify_job *job, const char *literal, uint64_t bytes);
 
 /* Every manifest: its seal, its tables; the packs they name come to job->packs. */
 MUST_CHECK enum ph_rc verify_manifests(struct verify_job *job, struct ph_err *err);

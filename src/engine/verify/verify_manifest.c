@@ -101,11 +101,6 @@ static enum ph_rc manifest_task(struct verify_job *job, unsigned worker, size_t 
 
 enum ph_rc verify_manifests(struct verify_job *job, struct ph_err *err)
 {
-    uint64_t bytes = 0;
-
-    for (size_t i = 0; i < job->catalogue.backup_count; i++)
-        bytes += job->catalogue.backups[i].manifest_bytes;
-    meter_total(job->opts->meter, bytes, 0);
     if (verify_crew_run(job, job->catalogue.backup_count, manifest_task, err) != PH_OK)
         return err->rc;
     verify_packs_freeze(job->packs);

@@ -349,6 +349,8 @@ static enum ph_rc pack_task(struct verify_job *job, unsigned worker, size_t item
                       .slot_number = item};
     struct ph_err why = {0};
 
+    if (job->opts->fast)
+        meter_add(job->opts->meter, c.slot->size_bytes, 0);
     c.key = pack_slot_key(job, c.slot);
     enum ph_rc rc = store_object_open(job->opts->store, c.key.text, &c.object, &why);
     if (rc == PH_OK) {
