@@ -70,6 +70,21 @@ struct repo_key repo_key_manifest(const char *cluster, const char *label)
     return key_printf("%s/backup/%s/manifest", cluster, label);
 }
 
+struct repo_key repo_key_pin(const char *cluster, const char *label)
+{
+    return key_printf("%s/backup/%s/pin", cluster, label);
+}
+
+struct repo_key repo_key_drill(const char *cluster, const char *label)
+{
+    return key_printf("%s/backup/%s/drill", cluster, label);
+}
+
+struct repo_key repo_key_started(const char *cluster, const char *label)
+{
+    return key_printf("%s/backup/%s/started.json", cluster, label);
+}
+
 struct repo_key repo_key_packs(const char *cluster)
 {
     return key_printf("%s/pack", cluster);
