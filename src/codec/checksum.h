@@ -28,6 +28,8 @@ struct crc32c_shift {
 
 /* The shift for len bytes; 64 steps at most. Threads: pure; any. */
 struct crc32c_shift crc32c_shift_for(uint64_t len_bytes);
+/* The reverse: takes the shift for len bytes back. */
+struct crc32c_shift crc32c_shift_back(uint64_t len_bytes);
 /* CRC of A followed by B, from the CRC of A, the CRC of B, and the shift for B's length. */
 uint32_t crc32c_join(uint32_t crc_a, uint32_t crc_b, struct crc32c_shift shift_b);
 /* The same with the length; about 64 steps more. */

@@ -27,6 +27,8 @@
 #define CRC32C_ONE        UINT32_C(0x80000000) /* the polynomial 1 */
 #define CRC32C_X8         UINT32_C(0x00800000) /* x^8 */
 #define CRC32C_LANE_BYTES ((size_t)8192)
+/* x to this power is 1: so many bits, and so many bytes too, change nothing. */
+#define CRC32C_PERIOD UINT64_C(0x7fffffff)
 
 static const uint32_t crc32c_table[256] = {
     0x00000000, 0xf26b8303, 0xe13b70f7, 0x1350f3f4, 0xc79a971f, 0x35f1141c, 0x26a1e7e8, 0xd4ca64eb,
@@ -97,6 +99,11 @@ struct crc32c_shift crc32c_shift_for(uint64_t len_bytes)
         square = multiply(square, square);
     }
     return (struct crc32c_shift){.multiplier = result};
+}
+
+struct crc32c_shift crc32c_shift_back(uint64_t len_bytes)
+{
+    return crc32c_shift_for(CRC32C_PERIOD - len_bytes % CRC32C_PERIOD);
 }
 
 uint32_t crc32c_join(uint32_t crc_a, uint32_t crc_b, struct crc32c_shift shift_b)

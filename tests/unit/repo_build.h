@@ -9,6 +9,7 @@
 
 #include "base/timeutil.h"
 #include "codec/checksum.h"
+#include "format/extent_sum.h"
 #include "format/frame.h"
 #include "pg_samples.h"
 #include "pg_tree.h"
@@ -37,6 +38,7 @@ struct repo_build {
     uint8_t control[PG_CONTROL_FILE_BYTES];
     uint64_t system_id;
     uint32_t packs_named;
+    void (*more)(struct repo_build *b); /* adds files base/1/17...; NULL: none */
 };
 
 static inline void rb_ok(enum ph_rc rc, const struct ph_err *err)
@@ -202,12 +204,12 @@ static inline void rb_chain(struct repo_build *b, const char *path, const uint8_
                                          .frame_offset = place.offset,
                                          .frame_len = (uint32_t)frame_bytes(&head),
                                          .pages = spec.pages};
+        e.xxh3 = extent_sum_delta(e.xxh3, spec.pages, head.raw_xxh3);
     }
     e.deltas = 2;
-    e.xxh3 = xxh3_64(data, RB_EXTENT);
     rb_ok(manifest_writer_begin_file(b->writer, &a, &err), &err);
     rb_ok(manifest_writer_add_extents(b->writer, &e, 1, deltas, 2, &err), &err);
-    rb_ok(manifest_writer_end_file(b->writer, RB_EXTENT, crc32c(0, data, RB_EXTENT), &err), &err);
+    rb_ok(manifest_writer_end_file_no_crc(b->writer, RB_EXTENT, &err), &err);
 }
 
 /* count files "PREFIX0000".. of one bundle, file i with 13 x i bytes. Or one file of given bytes. */
@@ -268,6 +270,8 @@ static inline void rb_tree(struct repo_build *b, const char *tablespace)
     rb_dir(b, "base/1");
     rb_big(b, "base/1/16384", b->big, RB_BIG);
     rb_chain(b, "base/1/16385", b->chained);
+    if (b->more != NULL)
+        b->more(b);
     rb_bundle(b, "base/1/2", RB_SMALL, NULL, 0);
     rb_dir(b, "global");
     rb_link(b, "log", "../logs elsewhere");
@@ -328,10 +332,11 @@ static inline void rb_publish(struct repo_build *b, const char *tablespace)
 }
 
 /* Build below dir (absolute); the backup's tablespace was at `tablespace`. */
-static inline struct repo_build rb_new(const char *dir, const char *tablespace,
-                                       enum codec_method method)
+static inline struct repo_build rb_new_with(const char *dir, const char *tablespace,
+                                            enum codec_method method,
+                                            void (*more)(struct repo_build *b))
 {
-    struct repo_build b = {.dir = xasprintf("%s/repo", dir)};
+    struct repo_build b = {.dir = xasprintf("%s/repo", dir), .more = more};
     const struct store_opts so = {.url = b.dir, .create = true};
     struct cluster_info cluster = {.name = RB_CLUSTER, .system_count = 1};
     struct ph_err err = {0};
@@ -380,6 +385,12 @@ static inline struct repo_build rb_new(const char *dir, const char *tablespace,
     packer_free(b.packer);
     codec_ctx_free(b.codec);
     return b;
+}
+
+static inline struct repo_build rb_new(const char *dir, const char *tablespace,
+                                       enum codec_method method)
+{
+    return rb_new_with(dir, tablespace, method, NULL);
 }
 
 static inline void rb_free(struct repo_build *b)

@@ -56,6 +56,18 @@ static void test_crc32c_in_pieces(void **state)
     assert_int_equal(crc32c_zeros(0, sizeof data), crc32c(0, data, sizeof data));
 }
 
+static void test_crc32c_shift_back(void **state)
+{
+    static const uint64_t lengths[] = {
+        0, 1, 8191, 8192, 262144, 0x7ffffffe, 0x7fffffff, 0x80000000, UINT64_C(5) << 40};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        uint32_t forth = crc32c_join(0xdeadbeef, 0, crc32c_shift_for(lengths[i]));
+        assert_int_equal(crc32c_join(forth, 0, crc32c_shift_back(lengths[i])), 0xdeadbeef);
+    }
+}
+
 static void test_sha256_and_xxh3_of_known_texts(void **state)
 {
     uint8_t digest[32];
@@ -142,6 +154,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_crc32c_of_rfc_3720),
+        cmocka_unit_test(test_crc32c_shift_back),
         cmocka_unit_test(test_crc32c_in_pieces),
         cmocka_unit_test(test_sha256_and_xxh3_of_known_texts),
         cmocka_unit_test(test_blocks_come_back),

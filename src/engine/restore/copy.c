@@ -2,7 +2,8 @@
 /*
  * Setting the pipeline up, running it, taking it down (copy_job.h says who does what).
  *
- * Memory: two thirds of the budget are slabs, half of them for what comes in, half for what goes out.
+ * Memory: two thirds of the budget are slabs, half of them for what comes in, half for what goes out; a
+ * twelfth each are windows into packs and, in place, page sums.
  * The fetch stage takes an in-slab for frames and, in place, one for the local content; there are more
  * of them than fetchers can hold, so somebody always gets on.
  */
@@ -32,6 +33,9 @@
 #define JOBS_MAX         96u
 #define JOBS_MIN         4u
 #define PACKS_OPEN_SPARE 4u
+/* Of the memory that is not slabs: windows into packs, page sums. */
+#define WINDOW_SHARE 12
+#define INDEX_SHARE  12
 /* Descriptors that are not jobs': packs, folders, the ring, standard streams. */
 #define DESCRIPTORS_OTHER 40u
 #define DESCRIPTORS_JOB   (COPY_DIRS_MAX + 2)
@@ -98,12 +102,12 @@ void copy_job_recycle(struct copy *c, struct copy_job *j)
         pool_put(c->out_pool, j->out);
     for (uint32_t i = 0; i < j->small_count; i++)
         copy_dir_unref(j->small[i].dir);
-    free(j->deltas);
-    j->in = j->local = j->out = j->deltas = NULL;
+    j->in = j->local = j->out = NULL;
     j->file = NULL;
     j->extent_count = j->delta_count = j->run_count = j->small_count = j->dir_count = 0;
-    j->logical_len = j->local_len = j->fetch_len = 0;
-    j->has_frames = false;
+    j->logical_len = j->local_len = j->room = 0;
+    j->by_frame = false;
+    j->bundle = (struct manifest_bundle){0};
     buf_reset(&j->names);
     (void)queue_push(c->free_jobs, j);
 }
@@ -217,13 +221,17 @@ static enum ph_rc copy_init(struct copy *c, struct restore_job *job, struct ph_e
     }
     if (pools_new(c, err) != PH_OK)
         return err->rc;
+    uint32_t packs = manifest_reader_pack_count(job->reader);
+    if (job->in_place)
+        c->sums = pack_sums_new(packs, job->memory_bytes / INDEX_SHARE);
     c->packs = pack_cache_new(&(struct pack_cache_opts){
         .store = job->opts->store,
         .cluster = job->opts->cluster,
         .reader = job->reader,
         .open_max = c->fetch_count + c->decode_count + PACKS_OPEN_SPARE,
+        .sums = c->sums,
     });
-    return PH_OK;
+    return pack_windows_new(c->packs, packs, job->memory_bytes / WINDOW_SHARE, &c->windows, err);
 }
 
 static void copy_release(struct copy *c)
@@ -236,7 +244,9 @@ static void copy_release(struct copy *c)
     }
     while (c->files != NULL)
         copy_file_free(c, c->files);
+    pack_windows_free(c->windows);
     pack_cache_free(c->packs);
+    pack_sums_free(c->sums);
     pool_free(c->in_pool);
     pool_free(c->out_pool);
     if (c->free_jobs != NULL) {

@@ -4,8 +4,7 @@
  * have to be written; small files are written at once, because one open, one write and one close a
  * file is all there is to do.
  *
- * A frame with all pages of its extent is decoded straight to its place; with pages missing it goes
- * through a scratch buffer. Zero pages are holes in a new file and zeros in an existing one. In place
+ * Extents are decoded in copy_extent.c. Zero pages are holes in a new file and zeros in an existing one. In place
  * only pages that differ from the local ones become runs.
  */
 #include <errno.h>
@@ -18,106 +17,16 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "codec/checksum.h"
+#include "engine/restore/copy_crc.h"
+#include "engine/restore/copy_extent.h"
 #include "engine/restore/copy_job.h"
 #include "engine/restore/restore_tree.h"
 #include "format/frame.h"
 #include "io/fdio.h"
 
-struct decoder {
-    struct copy *c;
-    struct codec_ctx *codec;
-    uint8_t *scratch; /* raw bytes of one frame */
-    uint8_t *local;   /* in place: a small file as it is */
-};
-
 static enum ph_rc stopped(struct ph_err *err)
 {
     return err_set(err, PH_CANCELLED, "the restore was stopped by another stage");
-}
-
-/* Lay pages over an extent that has logical_len bytes. */
-static void scatter(const struct copy *c, const uint8_t *raw, uint32_t pages, uint32_t logical_len,
-                    uint8_t *extent)
-{
-    for (uint32_t page = 0; page < c->extent_pages; page++) {
-        uint32_t at = page * c->page_size;
-        if (!((pages >> page) & 1) || at >= logical_len)
-            continue;
-        uint32_t len = MIN_OF(c->page_size, logical_len - at);
-        memcpy(extent + at, raw, len);
-        raw += len;
-    }
-}
-
-/* All pages of an extent of this length. */
-static uint32_t all_pages(const struct copy *c, uint32_t logical_len)
-{
-    uint32_t count = (logical_len + c->page_size - 1) / c->page_size;
-
-    return count >= 32 ? UINT32_MAX : (UINT32_C(1) << count) - 1;
-}
-
-static enum ph_rc image_decode(struct decoder *d, const struct copy_job *j,
-                               const struct copy_extent *x, const uint8_t *frame, uint8_t *extent,
-                               struct ph_err *err)
-{
-    const struct copy_expect expect = {
-        .kind = FRAME_IMAGE,
-        .owner = j->file->path_xxh3,
-        .extent = x->number,
-        .pages = x->entry.pages,
-        .raw_len = x->raw_len,
-    };
-    bool full = x->entry.pages == all_pages(d->c, x->logical_len);
-    uint64_t raw_xxh3 = 0;
-
-    if (copy_frame_decode(frame, x->frame_len, &expect, d->codec, full ? extent : d->scratch,
-                          &raw_xxh3, err) != PH_OK)
-        return err->rc;
-    if (!full) {
-        memset(extent, 0, x->logical_len);
-        scatter(d->c, d->scratch, x->entry.pages, x->logical_len, extent);
-    }
-    if (x->entry.deltas > 0)
-        return PH_OK; /* the sum is that of the finished extent */
-    if ((full ? raw_xxh3 : xxh3_64(extent, x->logical_len)) != x->entry.xxh3)
-        return err_set(err, PH_CORRUPT, "content is not what the manifest says");
-    return PH_OK;
-}
-
-/* Image and deltas of one extent, oldest first. */
-static enum ph_rc chain_decode(struct decoder *d, struct copy_job *j, struct ph_err *err)
-{
-    struct copy_extent *x = &j->extents[0];
-    uint32_t skip = 0;
-
-    memset(j->out, 0, x->logical_len);
-    if (x->frame_len > 0 && (copy_pack_read(d->c, x->entry.pack, x->entry.frame_offset,
-                                            x->frame_len, j->in, &skip, err) != PH_OK ||
-                             image_decode(d, j, x, j->in + skip, j->out, err) != PH_OK))
-        return err->rc;
-    for (uint32_t i = 0; i < j->delta_count; i++) {
-        struct delta_entry delta = delta_entry_get(j->deltas, i);
-        struct copy_expect expect = {
-            .kind = FRAME_DELTA,
-            .owner = j->file->path_xxh3,
-            .extent = x->number,
-            .pages = delta.pages,
-            .raw_len = extent_pages_bytes(delta.pages, x->logical_len, d->c->page_size),
-        };
-        uint64_t ignored = 0;
-        if (expect.raw_len == 0 || delta.frame_len + 2 * POOL_ALIGN_BYTES > COPY_IN_BYTES)
-            return err_set(err, PH_CORRUPT, "manifest has an impossible delta");
-        if (copy_pack_read(d->c, delta.pack, delta.frame_offset, delta.frame_len, j->in, &skip,
-                           err) != PH_OK ||
-            copy_frame_decode(j->in + skip, delta.frame_len, &expect, d->codec, d->scratch,
-                              &ignored, err) != PH_OK)
-            return err->rc;
-        scatter(d->c, d->scratch, delta.pages, x->logical_len, j->out);
-    }
-    if (xxh3_64(j->out, x->logical_len) != x->entry.xxh3)
-        return err_set(err, PH_CORRUPT, "content is not what the manifest says");
-    return PH_OK;
 }
 
 static void run_add(struct copy_job *j, uint32_t at, uint32_t len)
@@ -132,21 +41,28 @@ static void run_add(struct copy_job *j, uint32_t at, uint32_t len)
     j->runs[j->run_count++] = (struct copy_run){.at = at, .len_bytes = len};
 }
 
+/* Pages that a frame holds: the image or a delta. */
+static uint32_t pages_held(const struct copy_job *j, const struct copy_extent *x)
+{
+    uint32_t pages = x->entry.pages;
+
+    for (uint32_t i = 0; i < x->entry.deltas; i++)
+        pages |= j->deltas[x->delta_at + i].entry.pages;
+    return pages;
+}
+
 /* Which pages of an extent at `at` of the out-slab have to be written. */
 static void runs_add(const struct copy *c, struct copy_job *j, const struct copy_extent *x,
                      uint32_t at)
 {
     bool fresh = !j->file->compare;
+    uint32_t held = pages_held(j, x);
 
-    if (fresh && x->entry.pages == all_pages(c, x->logical_len)) {
-        run_add(j, at, x->logical_len);
-        return;
-    }
     for (uint32_t from = 0; from < x->logical_len; from += c->page_size) {
         uint32_t len = MIN_OF(c->page_size, x->logical_len - from);
         bool write;
         if (fresh)
-            write = x->entry.deltas > 0 || ((x->entry.pages >> (from / c->page_size)) & 1);
+            write = (held >> (from / c->page_size)) & 1;
         else
             write = at + from + len > j->local_len ||
                     memcmp(j->out + at + from, j->local + at + from, len) != 0;
@@ -155,40 +71,29 @@ static void runs_add(const struct copy *c, struct copy_job *j, const struct copy
     }
 }
 
-static enum ph_rc extents_decode(struct decoder *d, struct copy_job *j, struct ph_err *err)
+static enum ph_rc extents_decode(struct copy_decoder *d, struct copy_job *j, struct ph_err *err)
 {
     uint32_t at = 0;
-    uint32_t frame_at = 0;
-    bool counting = false;
 
     j->out = pool_get(d->c->out_pool);
     if (j->out == NULL)
         return stopped(err);
     for (uint32_t i = 0; i < j->extent_count; i++) {
-        struct copy_extent *x = &j->extents[i];
-        enum ph_rc rc = PH_OK;
-        /* The first frame that was fetched begins the slab; those behind it follow without a gap. */
-        counting |= x->needed && x->frame_len > 0;
-        if (x->needed && x->entry.deltas > 0)
-            rc = chain_decode(d, j, err);
-        else if (x->needed && x->frame_len > 0)
-            rc = image_decode(d, j, x, j->in + j->in_skip + frame_at, j->out + at, err);
-        else if (x->needed)
-            memset(j->out + at, 0, x->logical_len);
-        if (rc != PH_OK)
-            return pack_cache_ctx(d->c->packs, x->entry.pack,
-                                  err); /* for a chain the image's pack: one of those it names */
-        if (x->needed)
+        const struct copy_extent *x = &j->extents[i];
+        const uint8_t *local = j->local != NULL ? j->local + at : NULL;
+        if (x->needed) {
+            if (copy_extent_decode(d, j, i, j->out + at, local, err) != PH_OK)
+                return err->rc;
             runs_add(d->c, j, x, at);
-        if (counting)
-            frame_at += x->frame_len;
+        }
         at += x->logical_len;
     }
+    copy_crc_job(j);
     return PH_OK;
 }
 
 /* Write those pages of an open existing file that differ from its new bytes. */
-static enum ph_rc pages_patch(struct decoder *d, int fd, const struct copy_small *s,
+static enum ph_rc pages_patch(struct copy_decoder *d, int fd, const struct copy_small *s,
                               const uint8_t *bytes, struct ph_err *err)
 {
     size_t got = 0;
@@ -207,7 +112,7 @@ static enum ph_rc pages_patch(struct decoder *d, int fd, const struct copy_small
 }
 
 /* In place: patch what is there, if it is a plain file of its own. *ret_done: nothing is left to do. */
-static enum ph_rc small_patch(struct decoder *d, const struct copy_small *s, const char *name,
+static enum ph_rc small_patch(struct copy_decoder *d, const struct copy_small *s, const char *name,
                               const uint8_t *bytes, bool *ret_done, struct ph_err *err)
 {
     struct restore_job *job = d->c->job;
@@ -227,7 +132,7 @@ static enum ph_rc small_patch(struct decoder *d, const struct copy_small *s, con
     return restore_remove_at(s->dir->fd, name, &removed, err);
 }
 
-static enum ph_rc small_write(struct decoder *d, const struct copy_job *j,
+static enum ph_rc small_write(struct copy_decoder *d, const struct copy_job *j,
                               const struct copy_small *s, const uint8_t *raw, struct ph_err *err)
 {
     struct restore_job *job = d->c->job;
@@ -258,24 +163,24 @@ static bool small_fits(const struct copy_small *s, const uint8_t *raw, uint32_t 
             xxh3_64(raw + s->raw_offset, s->size_bytes) == s->xxh3);
 }
 
-static enum ph_rc bundle_decode(struct decoder *d, struct copy_job *j, uint32_t *ret_raw_len,
+static enum ph_rc bundle_decode(struct copy_decoder *d, struct copy_job *j, uint32_t *ret_raw_len,
                                 struct ph_err *err)
 {
     const struct copy_expect expect = {.kind = FRAME_BUNDLE};
     struct frame_head head;
     uint64_t ignored = 0;
 
-    if (!j->has_frames)
+    if (j->bundle.frame_len == 0)
         return PH_OK;
-    if (frame_head_decode(j->in + j->in_skip, j->fetch_len, &head, err) != PH_OK ||
-        copy_frame_decode(j->in + j->in_skip, j->fetch_len, &expect, d->codec, d->scratch, &ignored,
-                          err) != PH_OK)
-        return pack_cache_ctx(d->c->packs, j->pack, err);
+    if (frame_head_decode(j->in + j->in_skip, j->bundle.frame_len, &head, err) != PH_OK ||
+        copy_frame_decode(j->in + j->in_skip, j->bundle.frame_len, &expect, d->codec, d->scratch,
+                          &ignored, err) != PH_OK)
+        return pack_cache_ctx(d->c->packs, j->bundle.pack, err);
     *ret_raw_len = head.raw_len;
     return PH_OK;
 }
 
-static enum ph_rc small_job(struct decoder *d, struct copy_job *j, struct ph_err *err)
+static enum ph_rc small_job(struct copy_decoder *d, struct copy_job *j, struct ph_err *err)
 {
     uint32_t raw_len = 0;
 
@@ -287,7 +192,7 @@ static enum ph_rc small_job(struct decoder *d, struct copy_job *j, struct ph_err
         enum ph_rc rc = PH_OK;
         if (!s->keep && !small_fits(s, d->scratch, raw_len)) {
             (void)err_set(err, PH_CORRUPT, "content is not what the manifest says");
-            rc = pack_cache_ctx(d->c->packs, j->pack, err);
+            rc = pack_cache_ctx(d->c->packs, j->bundle.pack, err);
         } else if (!s->keep) {
             rc = small_write(d, j, s, d->scratch, err);
         }
@@ -301,7 +206,7 @@ static enum ph_rc small_job(struct decoder *d, struct copy_job *j, struct ph_err
     return PH_OK;
 }
 
-static enum ph_rc decode_one(struct decoder *d, struct copy_job *j, struct ph_err *err)
+static enum ph_rc decode_one(struct copy_decoder *d, struct copy_job *j, struct ph_err *err)
 {
     if (j->kind == COPY_SMALL_JOB)
         return small_job(d, j, err);
@@ -320,7 +225,7 @@ static enum ph_rc decode_one(struct decoder *d, struct copy_job *j, struct ph_er
 void *copy_decode_main(void *arg)
 {
     struct copy *c = arg;
-    struct decoder d = {
+    struct copy_decoder d = {
         .c = c,
         .codec = codec_ctx_new(CODEC_NONE, 0),
         .scratch = xmalloc(MAX_OF((size_t)c->extent_bytes, COPY_BUNDLE_MAX)),
@@ -345,27 +250,31 @@ void *copy_decode_main(void *arg)
 
 /* ---- small records outside the pipeline */
 
-static enum ph_rc special_extents(struct decoder *d, const struct manifest_record *r, uint8_t *slab,
-                                  uint8_t *extent, struct buf *out, struct ph_err *err)
+static enum ph_rc special_extents(struct copy_decoder *d, const struct manifest_record *r,
+                                  uint8_t *slab, uint8_t *extent, struct buf *out,
+                                  struct ph_err *err)
 {
     AUTO_FREE char *path = restore_path_of(r);
-    struct copy_file file = {.path_xxh3 = xxh3_64(path, strlen(path))};
-    struct copy_job j = {.file = &file};
+    uint64_t owner = xxh3_64(path, strlen(path));
     uint64_t left = r->attrs.size_bytes;
 
     for (uint32_t i = 0; i < r->extent_count; i++) {
         struct copy_extent x = {.entry = extent_entry_get(r->extents, i), .number = i};
         uint32_t skip = 0;
+        uint64_t sum = x.entry.xxh3;
         x.logical_len = (uint32_t)MIN_OF(left, (uint64_t)d->c->extent_bytes);
         x.raw_len = extent_pages_bytes(x.entry.pages, x.logical_len, d->c->page_size);
         x.frame_len = extent_frame_bytes(&x.entry, x.raw_len, FRAME_IMAGE_BLOCK_LOG2);
         memset(extent, 0, x.logical_len);
         if (x.entry.deltas > 0)
             return err_set(err, PH_CORRUPT, "manifest has deltas where none can be");
-        if (x.frame_len > 0 && (copy_pack_read(d->c, x.entry.pack, x.entry.frame_offset,
-                                               x.frame_len, slab, &skip, err) != PH_OK ||
-                                image_decode(d, &j, &x, slab + skip, extent, err) != PH_OK))
+        if (x.frame_len > 0 &&
+            (copy_pack_read(d->c, x.entry.pack, x.entry.frame_offset, x.frame_len, slab, &skip,
+                            err) != PH_OK ||
+             copy_image_decode(d, owner, &x, slab + skip, extent, &sum, err) != PH_OK))
             return err->rc;
+        if (sum != x.entry.xxh3)
+            return err_set(err, PH_CORRUPT, "content is not what the manifest says");
         buf_add(out, extent, x.logical_len);
         left -= x.logical_len;
     }
@@ -373,12 +282,11 @@ static enum ph_rc special_extents(struct decoder *d, const struct manifest_recor
                      : err_set(err, PH_CORRUPT, "manifest lacks extents of it");
 }
 
-static enum ph_rc special_bundle(struct decoder *d, const struct manifest_record *r, uint8_t *slab,
-                                 struct buf *out, struct ph_err *err)
+static enum ph_rc special_bundle(struct copy_decoder *d, const struct manifest_record *r,
+                                 uint8_t *slab, struct buf *out, struct ph_err *err)
 {
     const struct manifest_bundle *b = &r->bundle;
-    struct copy_job j = {
-        .has_frames = true, .pack = b->pack, .fetch_len = b->frame_len, .in = slab};
+    struct copy_job j = {.bundle = *b, .in = slab};
     struct copy_small s = {
         .raw_offset = b->raw_offset, .size_bytes = (uint32_t)r->attrs.size_bytes, .xxh3 = b->xxh3};
     uint32_t raw_len = 0;
@@ -401,7 +309,7 @@ static enum ph_rc special_bundle(struct decoder *d, const struct manifest_record
 enum ph_rc copy_special_read(struct copy *c, const struct manifest_record *r, struct buf *out,
                              struct ph_err *err)
 {
-    struct decoder d = {
+    struct copy_decoder d = {
         .c = c,
         .codec = codec_ctx_new(CODEC_NONE, 0),
         .scratch = xmalloc(MAX_OF((size_t)c->extent_bytes, COPY_BUNDLE_MAX)),

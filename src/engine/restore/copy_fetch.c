@@ -3,11 +3,12 @@
  * The fetch stage: what enters is a planned job, what leaves has its frames in an in-slab, or is known
  * to need nothing.
  *
- * In place the local content is read first and its XXH3 compared with the manifest's, extent by extent
- * and file by file; only what differs is fetched. Size and time of a file decide nothing.
+ * In place the local content is read first and compared by its sums, extent by extent and page by page, and small
+ * files whole; only what differs is fetched. Size and time of a file decide nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,7 +16,10 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "codec/checksum.h"
+#include "engine/restore/copy_crc.h"
+#include "engine/restore/copy_differ.h"
 #include "engine/restore/copy_job.h"
+#include "engine/restore/copy_parts.h"
 #include "io/fdio.h"
 
 static enum ph_rc stopped(struct ph_err *err)
@@ -49,36 +53,6 @@ static enum ph_rc local_read(struct copy *c, struct copy_job *j, struct ph_err *
     return PH_OK;
 }
 
-/* Which extents differ, and the part of the pack that they need. */
-static void extents_compare(struct copy *c, struct copy_job *j)
-{
-    uint32_t at = 0;
-    uint32_t frame_at = j->fetch_at;
-    uint32_t from = UINT32_MAX;
-    uint32_t end = 0;
-
-    for (uint32_t i = 0; i < j->extent_count; i++) {
-        struct copy_extent *x = &j->extents[i];
-        bool there = at + x->logical_len <= j->local_len;
-        x->needed = !there || xxh3_64(j->local + at, x->logical_len) != x->entry.xxh3;
-        if (!x->needed)
-            atomic_fetch_add(&c->job->kept_bytes, x->logical_len);
-        if (x->needed && x->frame_len > 0) {
-            from = MIN_OF(from, frame_at);
-            end = frame_at + x->frame_len;
-        }
-        frame_at += x->frame_len;
-        at += x->logical_len;
-    }
-    if (end == 0) {
-        j->has_frames = false;
-        j->fetch_len = 0;
-        return;
-    }
-    j->fetch_at = from;
-    j->fetch_len = end - from;
-}
-
 static bool any_needed(const struct copy_job *j)
 {
     for (uint32_t i = 0; i < j->extent_count; i++)
@@ -90,31 +64,65 @@ static bool any_needed(const struct copy_job *j)
 /* In a new file zero pages are holes: extents without frames need nothing. */
 static bool all_holes(const struct copy_job *j)
 {
-    return !j->file->compare && !j->has_frames && j->delta_count == 0;
+    return !j->file->compare && j->room == 0;
 }
 
-static enum ph_rc frames_read(struct copy *c, struct copy_job *j, struct ph_err *err)
+/* What has to be read for one extent. */
+static void parts_of(struct copy_parts *parts, struct copy_job *j, struct copy_extent *x)
 {
-    if (!j->has_frames && j->delta_count == 0)
+    const struct extent_entry *e = &x->entry;
+
+    if (!x->by_page) {
+        copy_parts_add(parts, e->pack, e->frame_offset, x->frame_len, &x->in_at);
+    } else if (x->blocks != 0) {
+        uint32_t header = copy_header_bytes(x->raw_len);
+        uint32_t from = header;
+        uint32_t len = 0;
+        for (uint32_t b = 0; (x->blocks >> b) != 0; b++) {
+            if (b < x->block_first)
+                from += e->block_len_minus1[b] + 1u;
+            else
+                len += e->block_len_minus1[b] + 1u;
+        }
+        copy_parts_add(parts, e->pack, e->frame_offset, header, &x->in_at);
+        copy_parts_add(parts, e->pack, e->frame_offset + from, len, &x->blocks_at);
+    }
+    for (uint32_t i = 0; i < e->deltas; i++) {
+        struct copy_delta *d = &j->deltas[x->delta_at + i];
+        if (!x->by_page || d->need != 0)
+            copy_parts_add(parts, d->entry.pack, d->entry.frame_offset, d->entry.frame_len,
+                           &d->in_at);
+    }
+}
+
+static enum ph_rc extents_read(struct copy *c, struct copy_job *j, struct copy_parts *parts,
+                               struct ph_err *err)
+{
+    for (uint32_t i = 0; i < j->extent_count; i++)
+        if (j->extents[i].needed)
+            parts_of(parts, j, &j->extents[i]);
+    if (parts->count == 0)
         return PH_OK;
     j->in = pool_get(c->in_pool);
     if (j->in == NULL)
         return stopped(err);
-    if (j->delta_count > 0) /* the decode stage reads the chain frame by frame */
+    if (j->by_frame) { /* the decode stage reads one frame after the other into this slab */
+        parts->count = 0;
         return PH_OK;
-    return copy_pack_read(c, j->pack, j->fetch_at, j->fetch_len, j->in, &j->in_skip, err);
+    }
+    return copy_parts_read(c, parts, j->in, err);
 }
 
-static enum ph_rc fetch_extents(struct copy *c, struct copy_job *j, bool *ret_done,
-                                struct ph_err *err)
+static enum ph_rc fetch_extents(struct copy *c, struct copy_job *j, struct copy_parts *parts,
+                                bool *ret_done, struct ph_err *err)
 {
-    if (j->file->compare) {
-        if (local_read(c, j, err) != PH_OK)
-            return err->rc;
-        extents_compare(c, j);
-    }
+    if (j->file->compare && (local_read(c, j, err) != PH_OK || copy_differ(c, j, err) != PH_OK))
+        return err->rc;
     *ret_done = all_holes(j) || !any_needed(j);
-    return *ret_done ? PH_OK : frames_read(c, j, err);
+    if (!*ret_done)
+        return extents_read(c, j, parts, err);
+    copy_crc_job(j);
+    return PH_OK;
 }
 
 /* One existing small file; keep is set where its bytes are right. scratch holds the largest. */
@@ -150,17 +158,23 @@ static enum ph_rc fetch_small(struct copy *c, struct copy_job *j, uint8_t *scrat
             return err->rc;
         frame_needed |= !j->small[i].keep && j->small[i].size_bytes > 0;
     }
-    if (!frame_needed)
-        j->has_frames = false;
-    return frames_read(c, j, err);
+    if (!frame_needed || j->bundle.frame_len == 0) {
+        j->bundle.frame_len = 0;
+        return PH_OK;
+    }
+    j->in = pool_get(c->in_pool);
+    if (j->in == NULL)
+        return stopped(err);
+    return copy_pack_read(c, j->bundle.pack, j->bundle.frame_offset, j->bundle.frame_len, j->in,
+                          &j->in_skip, err);
 }
 
-static enum ph_rc fetch_one(struct copy *c, struct copy_job *j, uint8_t *scratch,
-                            struct ph_err *err)
+static enum ph_rc fetch_one(struct copy *c, struct copy_job *j, struct copy_parts *parts,
+                            uint8_t *scratch, struct ph_err *err)
 {
     bool done = false;
     enum ph_rc rc = j->kind == COPY_SMALL_JOB ? fetch_small(c, j, scratch, err)
-                                              : fetch_extents(c, j, &done, err);
+                                              : fetch_extents(c, j, parts, &done, err);
 
     if (rc != PH_OK)
         return rc;
@@ -171,16 +185,18 @@ void *copy_fetch_main(void *arg)
 {
     struct copy *c = arg;
     AUTO_FREE uint8_t *scratch = xmalloc(COPY_BUNDLE_MAX + 1);
+    struct copy_parts parts = {0};
     struct copy_job *j;
     struct ph_err err = {0};
 
     while (!c->failed && (j = queue_pop(c->to_fetch)) != NULL) {
-        if (fetch_one(c, j, scratch, &err) != PH_OK) {
+        if (fetch_one(c, j, &parts, scratch, &err) != PH_OK) {
             copy_fail(c, &err);
             break;
         }
     }
     if (atomic_fetch_sub(&c->fetch_running, 1) == 1)
         queue_close(c->to_decode);
+    free(parts.list);
     return NULL;
 }

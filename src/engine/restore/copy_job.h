@@ -20,9 +20,13 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/mem.h"
 #include "base/queue.h"
 #include "engine/restore/pack_cache.h"
+#include "engine/restore/pack_sums.h"
+#include "engine/restore/pack_window.h"
 #include "engine/restore/restore_job.h"
+#include "format/frame.h"
 #include "io/direct.h"
 #include "io/pool.h"
 #include "io/writer.h"
@@ -30,7 +34,7 @@
 #define COPY_EXTENTS_MAX 16u
 #define COPY_RUNS_MAX    (COPY_EXTENTS_MAX * MANIFEST_EXTENT_PAGES_MAX)
 #define COPY_OUT_BYTES   (1 * MIB)
-#define COPY_IN_BYTES    (COPY_OUT_BYTES + 64 * KIB)
+#define COPY_IN_BYTES    (COPY_OUT_BYTES + 128 * KIB)
 #define COPY_DIRS_MAX    4u
 #define COPY_FILES_MAX   512u
 #define COPY_NAMES_MAX   ((size_t)COPY_FILES_MAX * 256)
@@ -49,8 +53,11 @@ struct copy_file {
     bool compare;             /* there was such a file */
     _Atomic unsigned refs;    /* jobs under way, and the planner while it reads its records */
     uint64_t expected_bytes;
-    uint64_t size_bytes; /* set by the planner before it lets go */
-    bool full;           /* no holes are wanted */
+    uint64_t size_bytes;     /* set by the planner before it lets go */
+    bool full;               /* no holes are wanted */
+    bool measure;            /* the manifest does not know its CRC-32C: add it up */
+    uint32_t number;         /* among the manifest's files of extents */
+    _Atomic uint32_t crc32c; /* of what was added so far: copy_crc.h */
     uint32_t mode;
     uint16_t owner;
     int64_t mtime_us;
@@ -68,7 +75,25 @@ struct copy_extent {
     uint32_t logical_len;
     uint32_t raw_len;   /* 0: no image frame */
     uint32_t frame_len; /* likewise */
+    uint32_t delta_at;  /* first of its deltas in the job's */
+    uint32_t in_at;     /* in the in-slab: the image frame, by page its header */
     bool needed;
+
+    /* In place, where only some pages are needed; the rest is the local one. */
+    bool by_page;
+    uint8_t blocks;      /* bit i: block i of the image holds such a page */
+    uint8_t block_first; /* the lowest of them */
+    uint32_t blocks_at;  /* in the in-slab: that block; up to the highest they follow it */
+    uint32_t need;
+    uint32_t stored;     /* pages that a frame holds; the others are zero */
+    uint32_t image_need; /* needed pages that are the image's */
+    uint64_t page_sums[MANIFEST_EXTENT_PAGES_MAX]; /* of stored pages */
+};
+
+struct copy_delta {
+    struct delta_entry entry;
+    uint32_t in_at; /* in the in-slab */
+    uint32_t need;  /* by page: needed pages that are this delta's */
 };
 
 /* One whole small file of a bundle, or an empty one. */
@@ -98,16 +123,19 @@ struct copy_job {
     uint32_t logical_len;   /* of all extents */
     struct copy_extent extents[COPY_EXTENTS_MAX];
     uint32_t extent_count;
-    uint8_t *deltas; /* entries of the only extent; NULL: none; owned */
+    struct copy_delta *deltas; /* of all extents, in their order; kept for the job's life; owned */
     uint32_t delta_count;
+    uint32_t delta_cap;
+    uint32_t room;      /* of the in-slab that the frames need at most */
+    uint32_t room_pack; /* where the frame planned last ends */
+    uint32_t room_end;
+    bool
+        by_frame; /* the only extent does not fit a slab: frames are read one by one when decoded */
 
-    uint32_t pack;
-    uint32_t fetch_at; /* offset in the pack of in + in_skip */
-    uint32_t fetch_len;
-    bool has_frames;
+    struct manifest_bundle bundle; /* small files: their frame; frame_len 0: none is needed */
     uint8_t *in;
-    uint32_t in_skip;
-    uint8_t *local; /* in place: what the file holds now */
+    uint32_t in_skip; /* small files: where the frame begins */
+    uint8_t *local;   /* in place: what the file holds now */
     uint32_t local_len;
     uint8_t *out;
     struct copy_run runs[COPY_RUNS_MAX];
@@ -123,6 +151,8 @@ struct copy_job {
 struct copy {
     struct restore_job *job;
     struct pack_cache *packs;
+    struct pack_windows *windows;
+    struct pack_sums *sums; /* in place; NULL otherwise */
     uint32_t page_size;
     uint32_t extent_pages;
     uint32_t extent_bytes;
@@ -154,6 +184,21 @@ void copy_fail(struct copy *c, const struct ph_err *err);
 void *copy_fetch_main(void *arg);
 void *copy_decode_main(void *arg);
 void *copy_write_main(void *arg);
+
+/* All pages of an extent of logical_len bytes. */
+static inline uint32_t copy_all_pages(const struct copy *c, uint32_t logical_len)
+{
+    uint32_t count = (logical_len + c->page_size - 1) / c->page_size;
+
+    return count >= 32 ? UINT32_MAX : (UINT32_C(1) << count) - 1;
+}
+
+/* Header and block table of an image frame of raw_len bytes. */
+static inline uint32_t copy_header_bytes(uint32_t raw_len)
+{
+    return (uint32_t)(FRAME_HEADER_BYTES +
+                      FRAME_BLOCK_ENTRY * frame_block_count(raw_len, FRAME_IMAGE_BLOCK_LOG2));
+}
 
 /* Give a job's slabs and references back and put it among the free ones. */
 void copy_job_recycle(struct copy *c, struct copy_job *j);

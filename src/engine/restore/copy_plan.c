@@ -2,8 +2,8 @@
 /*
  * Planning (copy_plan.h).
  *
- * Packs were written in the manifest's order, so neighbouring extents of a file mostly lie side by side
- * in one pack: they become one job, read with one request and written with one. Small files of one
+ * Neighbouring extents of a file become one job, as many as fit a slab. Packs were written in the manifest's
+ * order, so their frames mostly lie side by side in one pack and are read with one request. Small files of one
  * bundle become one job. Folders are opened without following links, name by name, so that no link
  * in the target can lead a restore out of it.
  */
@@ -20,6 +20,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "codec/checksum.h"
+#include "engine/restore/copy_crc.h"
+#include "engine/restore/copy_parts.h"
 #include "format/frame.h"
 #include "engine/restore/restore_select.h"
 #include "engine/restore/restore_tree.h"
@@ -35,6 +37,7 @@ struct plan {
     struct copy_job *extents;      /* being filled */
     struct copy_job *small;        /* likewise */
     struct manifest_bundle bundle; /* of `small`, frame_len 0: empty files only */
+    uint32_t files;                /* of extents, so far */
 };
 
 static enum ph_rc stopped(struct ph_err *err)
@@ -63,10 +66,7 @@ static enum ph_rc small_flush(struct plan *p, struct ph_err *err)
     p->small = NULL;
     if (j == NULL)
         return PH_OK;
-    j->has_frames = p->bundle.frame_len > 0;
-    j->pack = p->bundle.pack;
-    j->fetch_at = p->bundle.frame_offset;
-    j->fetch_len = p->bundle.frame_len;
+    j->bundle = p->bundle;
     return send(p->c->to_fetch, j, err);
 }
 
@@ -198,6 +198,8 @@ static enum ph_rc file_begin(struct plan *p, const struct manifest_record *r, co
     f->fd = -1;
     f->local.fd = -1;
     f->refs = 1;
+    f->number = p->files - 1;
+    f->measure = restore_crc_is_measured(r, p->c->extent_bytes);
     f->expected_bytes = r->attrs.size_bytes;
     f->full = p->c->extent_pages == 32 && is_full(r);
     f->mode = r->attrs.mode;
@@ -234,26 +236,70 @@ static enum ph_rc file_end(struct plan *p, struct ph_err *err)
     return send(p->c->to_write, j, err);
 }
 
+/* In-slab room: what a job has planned, and where its last frame ends. */
+struct room {
+    uint64_t bytes;
+    uint32_t pack;
+    uint32_t end;
+};
+
+static void room_add(const struct plan *p, struct room *r, uint32_t pack, uint32_t offset,
+                     uint32_t len)
+{
+    bool follows = r->bytes > 0 && r->pack == pack && r->end == offset;
+
+    if (len == 0)
+        return;
+    r->bytes += copy_part_room(len, follows, p->c->job->in_place);
+    r->pack = pack;
+    r->end = offset + len;
+}
+
+/* The room of a job with the frames of one more extent. */
+static struct room room_with(const struct plan *p, const struct copy_job *j,
+                             const struct copy_extent *x, const uint8_t *deltas, uint32_t delta_at)
+{
+    struct room r = {0};
+
+    if (j != NULL)
+        r = (struct room){.bytes = j->room, .pack = j->room_pack, .end = j->room_end};
+    room_add(p, &r, x->entry.pack, x->entry.frame_offset, x->frame_len);
+    for (uint32_t i = 0; i < x->entry.deltas; i++) {
+        struct delta_entry d = delta_entry_get(deltas, delta_at + i);
+
+        room_add(p, &r, d.pack, d.frame_offset, d.frame_len);
+    }
+    return r;
+}
+
 static bool extent_fits(const struct plan *p, const struct copy_job *j, const struct copy_extent *x)
 {
-    if (j->deltas != NULL || x->entry.deltas > 0 || j->extent_count == COPY_EXTENTS_MAX ||
-        j->logical_len + x->logical_len > COPY_OUT_BYTES)
-        return false;
-    if (j->extents[j->extent_count - 1].number + 1 != x->number ||
-        j->extents[j->extent_count - 1].logical_len != p->c->extent_bytes)
-        return false;
-    if (x->frame_len == 0 || !j->has_frames)
-        return true;
-    return x->entry.pack == j->pack && x->entry.frame_offset == j->fetch_at + j->fetch_len &&
-           j->fetch_len + x->frame_len + 2 * POOL_ALIGN_BYTES <= COPY_IN_BYTES;
+    const struct copy_extent *last = &j->extents[j->extent_count - 1];
+
+    return !j->by_frame && j->extent_count < COPY_EXTENTS_MAX &&
+           j->logical_len + x->logical_len <= COPY_OUT_BYTES && last->number + 1 == x->number &&
+           last->logical_len == p->c->extent_bytes;
+}
+
+static void deltas_add(struct copy_job *j, const uint8_t *deltas, uint32_t from, uint32_t count)
+{
+    if (j->delta_count + count > j->delta_cap) {
+        j->delta_cap = MAX_OF(2 * j->delta_cap, j->delta_count + count);
+        j->deltas = xrealloc(j->deltas, j->delta_cap * sizeof *j->deltas);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        j->deltas[j->delta_count++] =
+            (struct copy_delta){.entry = delta_entry_get(deltas, from + i)};
 }
 
 static enum ph_rc extent_add(struct plan *p, const struct copy_extent *x,
                              const struct manifest_record *r, uint32_t delta_at, struct ph_err *err)
 {
     struct copy_job *j = p->extents;
+    struct room room = room_with(p, j, x, r->deltas, delta_at);
 
-    if (j != NULL && !extent_fits(p, j, x)) {
+    if (j != NULL && (room.bytes > COPY_IN_BYTES || !extent_fits(p, j, x))) {
+        room = room_with(p, NULL, x, r->deltas, delta_at);
         if (extents_flush(p, err) != PH_OK)
             return err->rc;
         j = NULL;
@@ -266,23 +312,15 @@ static enum ph_rc extent_add(struct plan *p, const struct copy_extent *x,
         j->file = p->file;
         atomic_fetch_add(&p->file->refs, 1);
         j->offset = (uint64_t)x->number * p->c->extent_bytes;
+        j->by_frame = room.bytes > COPY_IN_BYTES;
     }
-    if (x->frame_len > 0) {
-        if (!j->has_frames) {
-            j->pack = x->entry.pack;
-            j->fetch_at = x->entry.frame_offset;
-        }
-        j->has_frames = true;
-        j->fetch_len += x->frame_len;
-    }
-    if (x->entry.deltas > 0) {
-        j->delta_count = x->entry.deltas;
-        j->deltas = xmalloc(j->delta_count * MANIFEST_DELTA_BYTES);
-        memcpy(j->deltas, r->deltas + (size_t)delta_at * MANIFEST_DELTA_BYTES,
-               j->delta_count * MANIFEST_DELTA_BYTES);
-    }
+    j->room = (uint32_t)MIN_OF(room.bytes, UINT32_MAX);
+    j->room_pack = room.pack;
+    j->room_end = room.end;
+    j->extents[j->extent_count] = *x;
+    j->extents[j->extent_count++].delta_at = j->delta_count;
+    deltas_add(j, r->deltas, delta_at, x->entry.deltas);
     j->logical_len += x->logical_len;
-    j->extents[j->extent_count++] = *x;
     return PH_OK;
 }
 
@@ -403,6 +441,7 @@ static enum ph_rc plan_all(struct plan *p, struct ph_err *err)
         if (!more)
             break;
         AUTO_FREE char *path = restore_path_of(&r);
+        p->files += restore_begins_extents(&r);
         if (plan_record(p, &r, path, err) != PH_OK) {
             AUTO_FREE char *shown = str_escape(path);
             return err->rc == PH_CANCELLED ? err->rc : err_ctx(err, "\"%s\"", shown);

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "engine/restore/copy_crc.h"
 #include "engine/restore/copy_job.h"
 #include "io/fdio.h"
 
@@ -87,6 +88,8 @@ static enum ph_rc file_finish(struct write_stage *w, struct copy_file *f, struct
         rc = copy_set_attrs(w->c->job, f->fd, f->mode, f->owner, f->mtime_us, !f->compare, err);
     if (rc == PH_OK)
         rc = close_fd(&f->fd, err);
+    if (rc == PH_OK && f->measure)
+        restore_crc_put(w->c->job, f->number, copy_crc_file(f));
     if (rc != PH_OK) {
         AUTO_FREE char *shown = str_escape(f->path);
         return err_ctx(err, "\"%s\"", shown);

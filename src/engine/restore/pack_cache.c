@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "codec/checksum.h"
+#include "engine/restore/pack_sums.h"
 #include "format/pack_format.h"
 #include "repo/repo_keys.h"
 
@@ -66,19 +67,28 @@ enum ph_rc pack_cache_ctx(const struct pack_cache *c, uint32_t place, struct ph_
                    pack.sequence);
 }
 
-static enum ph_rc index_check(struct store_object *o, const struct pack_trailer *t,
-                              struct ph_err *err)
+uint64_t pack_cache_size(const struct pack_cache *c, uint32_t place)
+{
+    return manifest_reader_pack(c->opts.reader, place).size_bytes;
+}
+
+static enum ph_rc index_check(const struct pack_cache *c, struct store_object *o, uint32_t place,
+                              const struct pack_trailer *t, struct ph_err *err)
 {
     size_t bytes = pack_index_bytes(t);
     AUTO_FREE uint8_t *index = xmalloc(bytes);
 
     if (store_object_read(o, t->index_offset, index, bytes, err) != PH_OK)
         return err->rc;
-    return pack_index_check(t, index, err);
+    if (pack_index_check(t, index, err) != PH_OK)
+        return err->rc;
+    if (c->opts.sums != NULL)
+        pack_sums_learn(c->opts.sums, place, t, index);
+    return PH_OK;
 }
 
 /* Header, trailer and index; `pack` is what the manifest says. */
-static enum ph_rc pack_check(const struct pack_cache *c, struct store_object *o,
+static enum ph_rc pack_check(const struct pack_cache *c, struct store_object *o, uint32_t place,
                              const struct manifest_pack *pack, struct ph_err *err)
 {
     uint8_t head[PACK_HEADER_BYTES];
@@ -101,7 +111,7 @@ static enum ph_rc pack_check(const struct pack_cache *c, struct store_object *o,
                        h.sequence, (unsigned long long)h.system_identifier);
     if (memcmp(t.sha256, pack->sha256, SHA256_BYTES) != 0)
         return err_set(err, PH_CORRUPT, "its SHA-256 is not the one in the manifest");
-    return index_check(o, &t, err);
+    return index_check(c, o, place, &t, err);
 }
 
 static enum ph_rc pack_open(const struct pack_cache *c, uint32_t place, bool check,
@@ -117,7 +127,7 @@ static enum ph_rc pack_open(const struct pack_cache *c, uint32_t place, bool che
             err->rc = PH_CORRUPT; /* a manifest that is kept names it */
         return pack_cache_ctx(c, place, err);
     }
-    if (check && pack_check(c, o, &pack, err) != PH_OK) {
+    if (check && pack_check(c, o, place, &pack, err) != PH_OK) {
         store_object_close(o);
         return pack_cache_ctx(c, place, err);
     }

@@ -17,12 +17,14 @@
 #include "store/store.h"
 
 struct pack_cache;
+struct pack_sums;
 
 struct pack_cache_opts {
     struct store *store;
     const char *cluster;
     const struct manifest_reader *reader;
-    unsigned open_max; /* at least the number of threads that hold packs at once */
+    unsigned open_max;      /* at least the number of threads that hold packs at once */
+    struct pack_sums *sums; /* learns the index of each pack at its check; NULL: nobody does */
 };
 
 /* Nothing is opened yet; what opts points at outlives the cache. */
@@ -36,6 +38,9 @@ void pack_cache_free(struct pack_cache *c); /* nothing held; NULL is fine */
 MUST_CHECK enum ph_rc pack_cache_hold(struct pack_cache *c, uint32_t place,
                                       struct store_object **ret_object, struct ph_err *err);
 void pack_cache_release(struct pack_cache *c, uint32_t place);
+
+/* Bytes of the pack at this place (which must exist), as the manifest says. */
+uint64_t pack_cache_size(const struct pack_cache *c, uint32_t place);
 
 /* "pack 20261130T201500Z-0a1b2c3d-000001" in front of the error. Returns the code. */
 MUST_CHECK enum ph_rc pack_cache_ctx(const struct pack_cache *c, uint32_t place,

@@ -115,8 +115,9 @@ static enum ph_rc prepare(struct restore_job *job, struct ph_err *err)
                                              .sha256 = job->backup.manifest_sha256,
                                              .manifest_bytes = job->backup.manifest_bytes},
             &job->reader, err) != PH_OK ||
-        restore_places_judge(job, err) != PH_OK || restore_unarchived_check(job, err) != PH_OK ||
-        restore_owners_resolve(job, err) != PH_OK || restore_select_resolve(job, err) != PH_OK)
+        restore_select_resolve(job, err) != PH_OK || restore_places_judge(job, err) != PH_OK ||
+        restore_unarchived_check(job, err) != PH_OK ||
+        restore_owners_resolve(job, err) != PH_OK)
         return err->rc;
     if (root_look(job, err) != PH_OK)
         return err->rc;
@@ -215,6 +216,7 @@ static void job_release(struct restore_job *job)
         buf_release(&job->specials[i].content);
     restore_places_release(job);
     free(job->keep);
+    free(job->file_crcs);
     manifest_reader_close(job->reader);
     backup_info_release(&job->backup);
 }

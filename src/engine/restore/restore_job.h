@@ -74,6 +74,9 @@ struct restore_job {
     uint32_t file_mode;  /* 0600, or 0640 where the source had group access */
     uint32_t dir_mode;   /* 0700 or 0750 */
 
+    uint32_t *file_crcs; /* by number of the file: copy_crc.h */
+    uint32_t file_crc_count;
+
     unsigned workers;
     uint64_t memory_bytes;
     _Atomic uint64_t written_bytes;

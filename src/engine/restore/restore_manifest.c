@@ -2,7 +2,8 @@
 /*
  * backup_manifest of the restored tree (restore_settings.h), streamed from our manifest.
  *
- * Sizes and CRC-32Cs are those of the backup; what the restore has rewritten gets its own. WAL is left
+ * Sizes and CRC-32Cs are those of the backup; what the restore has rewritten gets its own, and files whose
+ * CRC the backup does not know have the one that was added up while they were restored. WAL is left
  * out (pg_verifybackup ignores pg_wal); its range is named only where WAL was restored along.
  */
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 #include "base/str.h"
 #include "base/timeutil.h"
 #include "codec/checksum.h"
+#include "engine/restore/copy_crc.h"
 #include "engine/restore/copy_job.h"
 #include "engine/restore/restore_settings.h"
 #include "engine/restore/restore_tree.h"
@@ -91,6 +93,7 @@ static enum ph_rc files_write(struct restore_job *job, struct pg_manifest *m,
 {
     struct manifest_record r;
     bool more = true;
+    uint32_t number = UINT32_MAX; /* of the last file of extents */
 
     manifest_reader_rewind(job->reader, false);
     for (;;) {
@@ -98,6 +101,7 @@ static enum ph_rc files_write(struct restore_job *job, struct pg_manifest *m,
             return err->rc;
         if (!more)
             return pending_write(m, rewritten, p, err);
+        number += restore_begins_extents(&r);
         if (!listed(&r))
             continue;
         if (!(r.attrs.flags & MANIFEST_CONTINUATION)) {
@@ -107,7 +111,7 @@ static enum ph_rc files_write(struct restore_job *job, struct pg_manifest *m,
         }
         p->size_bytes = r.attrs.size_bytes;
         p->mtime_us = r.attrs.mtime_us;
-        p->crc = r.attrs.crc32c;
+        p->crc = r.attrs.flags & MANIFEST_NO_CRC ? restore_crc_get(job, number) : r.attrs.crc32c;
     }
 }
 
