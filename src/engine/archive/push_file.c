@@ -21,6 +21,7 @@
 #include "base/str.h"
 #include "base/timeutil.h"
 #include "codec/checksum.h"
+#include "engine/archive/push_lineage.h"
 #include "format/block_summary_codec.h"
 #include "format/tl_history.h"
 #include "format/wal_check.h"
@@ -102,20 +103,50 @@ static enum ph_rc read_file(int fd, uint8_t *bytes, size_t len_bytes, struct wal
     return PH_OK;
 }
 
+/* The file and where its bytes go. */
+struct push_from {
+    const char *name;
+    const char *path; /* NULL: what lies around it is not judged */
+    int fd;
+    uint8_t *bytes;
+};
+
+static enum ph_rc check_lineage(const struct wal_archive *a, const struct push_from *from,
+                                size_t len_bytes, const struct block_summary *summary,
+                                struct ph_err *err)
+{
+    struct wal_name parsed;
+    const struct push_lineage lineage = {
+        .archive = a,
+        .path = from->path,
+        .name = &parsed,
+        .summary = summary,
+        .bytes = from->bytes,
+        .len_bytes = len_bytes,
+    };
+
+    if (from->path == NULL)
+        return PH_OK;
+    if (wal_name_parse(from->name, a->id.wal_segment_size, &parsed, err) != PH_OK)
+        return err->rc;
+    return parsed.kind == WAL_NAME_SEGMENT ? push_lineage_check(&lineage, err) : PH_OK;
+}
+
 /* WAL: judge it and make its summary. ret_blocks stays empty where there is none. */
-static enum ph_rc check_wal(const struct wal_archive *a, const char *name, const uint8_t *bytes,
+static enum ph_rc check_wal(const struct wal_archive *a, const struct push_from *from,
                             size_t len_bytes, struct buf *ret_blocks, struct ph_err *err)
 {
     struct wal_check_opts opts = {
-        .name = name,
+        .name = from->name,
         .sysid = a->id.system_identifier,
         .major = a->id.pg_major,
         .seg_bytes = a->id.wal_segment_size,
     };
     struct block_summary summary;
     struct ph_err too_long;
+    enum ph_rc rc;
 
-    if (wal_segment_check(bytes, len_bytes, &opts, NULL, &summary, err) != PH_OK) {
+    if (wal_segment_check(from->bytes, len_bytes, &opts, NULL, &summary, err) != PH_OK) {
         if (err->rc == PH_REFUSED)
             return err_hint(err,
                             "Is this the server that cluster \"%s\" was initialised for? After "
@@ -123,13 +154,14 @@ static enum ph_rc check_wal(const struct wal_archive *a, const char *name, const
                             a->cluster);
         return err->rc;
     }
-    if (block_summary_encode(&summary, ret_blocks, &too_long) != PH_OK) {
-        log_warn("archive.summary", "\"%s\" is stored without a block summary: %s", name,
+    rc = check_lineage(a, from, len_bytes, &summary, err);
+    if (rc == PH_OK && block_summary_encode(&summary, ret_blocks, &too_long) != PH_OK) {
+        log_warn("archive.summary", "\"%s\" is stored without a block summary: %s", from->name,
                  too_long.text);
         buf_reset(ret_blocks);
     }
     block_summary_release(&summary);
-    return PH_OK;
+    return rc;
 }
 
 static enum ph_rc check_small(const struct wal_name *name, const uint8_t *bytes, size_t len_bytes,
@@ -149,19 +181,12 @@ static enum ph_rc check_small(const struct wal_name *name, const uint8_t *bytes,
     return PH_OK;
 }
 
-/* The file and where its bytes go. */
-struct push_from {
-    const char *name;
-    int fd;
-    uint8_t *bytes;
-};
-
 static enum ph_rc check_content(const struct wal_archive *a, const struct wal_name *parsed,
                                 const struct push_from *from, size_t len_bytes,
                                 struct buf *ret_blocks, struct ph_err *err)
 {
     if (parsed->kind == WAL_NAME_SEGMENT || parsed->kind == WAL_NAME_PARTIAL)
-        return check_wal(a, from->name, from->bytes, len_bytes, ret_blocks, err);
+        return check_wal(a, from, len_bytes, ret_blocks, err);
     return check_small(parsed, from->bytes, len_bytes, err);
 }
 
@@ -249,6 +274,7 @@ static enum ph_rc compare_or_store(const struct push_how *how, const struct wal_
     case PH_OK:
         return compare(how, parsed, &head, &from, out, err);
     case PH_NOT_FOUND:
+        from.path = path;
         return store(how, parsed, &from, out, err);
     case PH_CORRUPT:
         return err_hint(err, "Move the damaged object out of the repository, then this file is "

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "engine/backup/backup_lineage.h"
 #include "repo/catalogue.h"
 #include "repo/repo_keys.h"
 
@@ -210,7 +211,7 @@ enum ph_rc backup_preflight(struct backup_job *job, struct ph_err *err)
         return err->rc;
     if (open_datadir(job, err) != PH_OK)
         return err->rc;
-    if (check_wal_settings(job, err) != PH_OK)
+    if (check_wal_settings(job, err) != PH_OK || backup_lineage_check(job, err) != PH_OK)
         return err->rc;
     return warn_of_newer_timeline(job, err);
 }
