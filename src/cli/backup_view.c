@@ -110,6 +110,7 @@ void backup_view_json(const struct backup_info *b, bool detail, json_t *obj)
         jsonx_set_str(obj, "prior", b->prior);
     if (b->full_reason != NULL)
         jsonx_set_str(obj, "full_reason", b->full_reason);
+    jsonx_set_u64(obj, "resumed_extents", b->resumed_extents);
     if (b->incremental)
         add_changes(b, obj);
     jsonx_set_str(obj, "result", b->corrupt ? "corrupt-pages" : "ok");

@@ -169,6 +169,8 @@ static void changes_set(json_t *obj, const struct backup_info *b)
 
     if (b->full_reason != NULL)
         jsonx_set_str(obj, "full_reason", b->full_reason);
+    if (b->resumed_extents > 0)
+        jsonx_set_u64(obj, "resumed_extents", b->resumed_extents);
     json_fields_set(changes, changes_fields, COUNT_OF(changes_fields), &b->changes);
     if (b->incremental)
         json_object_set(obj, "changes", changes);
@@ -330,6 +332,9 @@ static enum ph_rc changes_get(const json_t *obj, struct backup_info *b, struct p
 
     if (json_is_string(reason))
         b->full_reason = xstrdup(json_string_value(reason));
+    if (json_object_get(obj, "resumed_extents") != NULL &&
+        jsonx_get_u64(obj, "resumed_extents", &b->resumed_extents, err) != PH_OK)
+        return err->rc;
     if (!b->incremental)
         return PH_OK;
     if (json_fields_get(changes, changes_fields, COUNT_OF(changes_fields), &b->changes, err) !=

@@ -61,7 +61,8 @@ struct backup_info {
     bool incremental; /* type incr, else full */
     char *prior;      /* NULL: none */
     struct backup_changes changes;
-    char *full_reason; /* why it is not incremental, a clause; NULL: full was asked for, or it is not */
+    char *
+        full_reason; /* why it is not incremental, a clause; NULL: full was asked for, or it is not */
     char *tool_version;
     uint64_t generation;
     uint32_t system; /* 1.. place in systems of cluster.json */
@@ -85,7 +86,7 @@ struct backup_info {
     uint64_t corrupt_page_count;
     struct backup_tablespace *tablespaces;
     size_t tablespace_count;
-    bool databases_known; /* false: made before backups listed their databases */
+    bool databases_known;              /* false: made before backups listed their databases */
     struct backup_database *databases; /* by OID, as they were at the end */
     size_t database_count;
     char **external_config;

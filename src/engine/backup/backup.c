@@ -14,7 +14,7 @@
 #include "base/cancel.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/str.h"
+#include "engine/backup/backup_base.h"
 #include "engine/backup/backup_debris.h"
 #include "engine/backup/backup_job.h"
 #include "engine/backup/backup_preflight.h"
@@ -77,44 +77,6 @@ static enum ph_rc choose_label(struct backup_job *job, struct ph_err *err)
     return PH_OK;
 }
 
-/* The backup to build upon; the lease is held, so that it stays. */
-static enum ph_rc find_prior(struct backup_job *job, struct ph_err *err)
-{
-    const struct backup_opts *o = job->opts;
-    const struct prior_opts opts = {
-        .store = o->store,
-        .cluster = o->cluster,
-        .archive = &job->archive,
-        .dir = &job->dir,
-        .by = o->changed_by == CHANGED_BY_LSN ? PRIOR_BY_LSN : PRIOR_BY_WAL,
-    };
-
-    if (o->type == BACKUP_FULL || job->force_full)
-        return PH_OK;
-    if (prior_open(&opts, &job->prior, job->full_reason, sizeof job->full_reason, err) != PH_OK)
-        return err->rc;
-    if (job->prior != NULL) {
-        log_info("backup.prior", "builds upon backup %s", job->prior->info.label);
-        return PH_OK;
-    }
-    if (o->changed_by == CHANGED_BY_WAL) {
-        (void)err_set(err, PH_REFUSED, "WAL does not tell what changed: %s", job->full_reason);
-        return err_hint(err, "Use changed-by auto for a full backup, or lsn to look at all pages.");
-    }
-    log_info("backup.full", "takes a full backup: %s", job->full_reason);
-    return PH_OK;
-}
-
-/* Not after all: backup_run begins again. */
-static enum ph_rc give_up_prior(struct backup_job *job, struct ph_err *err)
-{
-    if (job->prior == NULL || err->rc != PH_REFUSED)
-        return err->rc;
-    (void)snprintf(job->full_reason, sizeof job->full_reason, "%.500s", err->text);
-    job->force_full = true;
-    return err->rc;
-}
-
 static void tell_fallback(void *ctx, const char *text)
 {
     (void)ctx;
@@ -158,35 +120,17 @@ static enum ph_rc start_pipeline(struct backup_job *job, struct ph_err *err)
     job->pages = page_check_new(o->verify_pages && job->dir.control.checksum_version != 0,
                                 job->dir.control.block_bytes, job->mode.start_lsn);
     opts.encoder.pages = job->pages;
-    if (job->prior != NULL) {
-        job->changes = change_check_new(job->prior->info.start_lsn, job->mode.start_lsn);
-        opts.encoder.changes = job->changes;
-        opts.prior = job->prior->reader;
-    }
+    opts.encoder.changes = job->changes;
+    opts.prior = job->prior == NULL ? NULL : job->prior->reader;
+    opts.resume = job->resume;
     if (packer_new(&packer, &job->packer, err) != PH_OK ||
         manifest_writer_open(o->store, &manifest, &job->writer, err) != PH_OK)
         return err->rc;
     opts.packer = job->packer;
     opts.writer = job->writer;
+    if (backup_base_begin(job, err) != PH_OK)
+        return err->rc;
     return pipeline_start(&opts, &job->pipeline, err);
-}
-
-/* A page that changed without being named: the map of changes cannot be trusted. */
-static enum ph_rc check_changes(struct backup_job *job, struct ph_err *err)
-{
-    const struct change_check *c = job->changes;
-    AUTO_FREE char *shown = NULL;
-
-    if (c == NULL || change_check_count(job->changes) == 0)
-        return PH_OK;
-    shown = str_escape(c->path);
-    (void)err_set(err, PH_REFUSED,
-                  "%llu pages changed that WAL does not name, the first is block %llu of \"%s\" "
-                  "with LSN " PH_LSN_FMT,
-                  (unsigned long long)c->count,
-                  (unsigned long long)(c->offset / job->dir.control.block_bytes), shown,
-                  PH_LSN_ARGS(c->lsn));
-    return give_up_prior(job, err);
 }
 
 /* While copying: is the session there, and how far is the server. */
@@ -203,7 +147,7 @@ static enum ph_rc watch(void *ctx, struct ph_err *err)
         server_position(job->session, &position, err) != PH_OK)
         return err_ctx(err, "while copying");
     page_check_advance(job->pages, position.lsn);
-    return check_changes(job, err);
+    return backup_base_check(job, err);
 }
 
 /*
@@ -244,9 +188,8 @@ static enum ph_rc enter_backup_mode(struct backup_job *job, struct ph_err *err)
     if (datadir_read_control(job->dir.fd, &control, NULL, err) != PH_OK ||
         check_timeline(job, &control, err) != PH_OK)
         return err->rc;
-    if (job->prior != NULL &&
-        prior_settle(job->prior, job->mode.start_tli, job->mode.start_lsn, err) != PH_OK)
-        return give_up_prior(job, err);
+    if (backup_base_settle(job, err) != PH_OK)
+        return err->rc;
     return backup_report_tablespaces(job, err);
 }
 
@@ -282,7 +225,7 @@ static enum ph_rc copy(struct backup_job *job, struct ph_err *err)
     if (pipeline_run(job->pipeline, &body, err) != PH_OK)
         return err->rc;
     job->copy_us = time_mono_us() - began_us;
-    if (check_changes(job, err) != PH_OK)
+    if (backup_base_check(job, err) != PH_OK)
         return err->rc;
     if (leave_backup_mode(job, err) != PH_OK)
         return err->rc;
@@ -326,6 +269,8 @@ static enum ph_rc publish(struct backup_job *job, struct backup_info *ret_info, 
     job->published = rc == PH_OK;
     if (rc != PH_OK)
         backup_info_release(ret_info);
+    else
+        backup_base_done(job);
     return rc;
 }
 
@@ -335,8 +280,11 @@ static enum ph_rc run(struct backup_job *job, struct backup_info *ret_info, stru
         return err->rc;
     if (lease_take(job->opts->store, job->opts->cluster, "backup", "", &job->lease, err) != PH_OK)
         return err->rc;
-    backup_debris_remove(&job->lease, job->opts->cluster);
-    if (find_prior(job, err) != PH_OK || choose_label(job, err) != PH_OK)
+    if (backup_base_find(job, err) != PH_OK)
+        return err->rc;
+    backup_debris_remove(&job->lease, job->opts->cluster,
+                         job->resume == NULL ? NULL : resume_what(job->resume)->run);
+    if (choose_label(job, err) != PH_OK)
         return err->rc;
     meter_phase(job->opts->meter, "scanning");
     if (backup_sources_count(job, err) != PH_OK || copy(job, err) != PH_OK)
@@ -384,8 +332,7 @@ static void release(struct backup_job *job)
     discard_unpublished(job);
     packer_free(job->packer);
     page_check_free(job->pages);
-    change_check_free(job->changes);
-    prior_free(job->prior);
+    backup_base_release(job);
     backup_stop_release(&job->stop);
     backup_report_release(job);
     backup_sources_release(job);

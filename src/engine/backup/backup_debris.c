@@ -15,6 +15,7 @@
 #include "format/backup_info.h"
 #include "repo/manifest_reader.h"
 #include "repo/repo_keys.h"
+#include "repo/unfinished.h"
 
 #define STAMP_BYTES ((size_t)16)
 #define RUN_BYTES   ((size_t)25) /* STAMP-RUN */
@@ -35,6 +36,7 @@ struct debris {
     char (*labels)[BACKUP_LABEL_BYTES]; /* published */
     size_t label_count;
     const struct run *doomed;
+    const char *keep_run; /* NULL: none */
 };
 
 /* Packs come in byte order: those of one run follow one another. */
@@ -81,7 +83,11 @@ static enum ph_rc note_label(void *ctx, const struct store_entry *entry, struct 
         return PH_OK;
     rc = store_stat(d->store, repo_key_backup_json(d->cluster, entry->name).text, &size_bytes, err);
     if (rc == PH_NOT_FOUND) {
-        mark_unfinished(d, entry->name);
+        if (d->keep_run == NULL || memcmp(d->keep_run, entry->name, STAMP_BYTES) != 0) {
+            mark_unfinished(d, entry->name);
+            if (unfinished_remove(d->lease, d->cluster, entry->name, err) != PH_OK)
+                return err->rc;
+        }
         rc = lease_delete(d->lease, repo_key_manifest(d->cluster, entry->name).text, err);
         return rc == PH_NOT_FOUND ? PH_OK : rc;
     }
@@ -167,9 +173,10 @@ static enum ph_rc remove_all(struct debris *d, struct ph_err *err)
     return remove_unused(d, err);
 }
 
-void backup_debris_remove(struct lease *lease, const char *cluster)
+void backup_debris_remove(struct lease *lease, const char *cluster, const char *keep_run)
 {
-    struct debris d = {.lease = lease, .store = lease->store, .cluster = cluster};
+    struct debris d = {
+        .lease = lease, .store = lease->store, .cluster = cluster, .keep_run = keep_run};
     struct ph_err err;
 
     if (remove_all(&d, &err) != PH_OK)

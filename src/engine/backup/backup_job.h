@@ -15,6 +15,7 @@
 #include "engine/backup/page_check.h"
 #include "engine/backup/pipeline.h"
 #include "engine/backup/prior.h"
+#include "engine/backup/resume.h"
 #include "format/backup_info.h"
 #include "format/cluster_info.h"
 #include "format/pg_control.h"
@@ -46,16 +47,21 @@ struct backup_job {
     uint64_t memory_bytes;
     char priority_text[128];
 
+    /* backup_base.c */
+    struct tl_history lineage;
+    struct prior_opts base;
+    struct prior *prior;   /* NULL: a full backup */
+    struct resume *resume; /* NULL: nothing to go on from */
+    bool force_full;       /* an incremental one was tried and cannot be */
+    char full_reason[512]; /* why it is full, a clause; "" where that was asked for */
+    struct change_check *changes; /* NULL in a full backup */
+
     /* backup.c */
     struct lease lease;
     char stamp[TIME_TEXT_BYTES];
     char label[BACKUP_LABEL_BYTES];
-    struct prior *prior;   /* NULL: a full backup */
-    bool force_full;       /* an incremental one was tried and cannot be */
-    char full_reason[512]; /* why it is full, a clause; "" where that was asked for */
     struct scan_totals totals; /* counted before the start */
     struct page_check *pages;
-    struct change_check *changes; /* NULL in a full backup */
     struct packer *packer;
     struct manifest_writer *writer;
     struct pipeline *pipeline;

@@ -35,6 +35,7 @@ static void fill_changes(const struct backup_job *job, struct backup_info *info)
 {
     const struct pack_stage *packed = pipeline_packed(job->pipeline);
 
+    info->resumed_extents = packed->extents_resumed;
     if (job->prior == NULL) {
         if (job->full_reason[0] != '\0')
             info->full_reason = xstrdup(job->full_reason);

@@ -211,15 +211,6 @@ static void note_tablespace(struct backup_job *job, const struct scan_entry *e)
                                  e->link_text != NULL ? e->link_text : e->path);
 }
 
-static enum ph_rc judge_prior(const struct feed *f, const struct scan_entry *e, struct source *s,
-                              struct ph_err *err)
-{
-    if (f->job->prior == NULL)
-        return PH_OK;
-    return prior_file_judge(f->job->prior, e, f->job->dir.control.relseg_blocks,
-                            f->set->extent_bytes, s, err);
-}
-
 static enum ph_rc feed_entry(void *ctx, const struct scan_entry *e, struct ph_err *err)
 {
     static const enum source_type types[] = {
@@ -247,7 +238,9 @@ static enum ph_rc feed_entry(void *ctx, const struct scan_entry *e, struct ph_er
         s->pages = (e->flags & SCAN_F_PAGES) != 0;
         s->whole = (e->flags & SCAN_F_WHOLE) != 0;
         s->first_block = e->rel.segment * f->job->dir.control.relseg_blocks;
-        if (judge_prior(f, e, s, err) != PH_OK) {
+        if (prior_file_judge(f->job->prior, f->job->resume, e,
+                             f->job->dir.control.relseg_blocks, f->set->extent_bytes, s,
+                             err) != PH_OK) {
             source_free(f->set, s);
             return err->rc;
         }

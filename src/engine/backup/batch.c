@@ -39,6 +39,7 @@ static void source_release(struct source *s)
     free(s->fs_path);
     free(s->content);
     change_rel_release(&s->prior.changes);
+    resume_file_release(&s->prior.resume);
     free(s);
 }
 

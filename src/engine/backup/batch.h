@@ -24,6 +24,7 @@
 #include "base/num.h"
 #include "base/queue.h"
 #include "engine/backup/change_map.h"
+#include "engine/backup/resume.h"
 #include "format/manifest_format.h"
 #include "io/reader.h"
 
@@ -52,7 +53,14 @@ struct source_prior {
     /* A big one; the reader's while it feeds the file. Extents and deltas borrowed. */
     const struct manifest_record *record;
     struct change_rel changes;
+    struct resume_file resume; /* frames of an unfinished backup; tracked or full backup */
 };
+
+/* Not every byte of the file is read: its CRC is not known, it keeps its listed size. */
+static inline bool source_prior_is_partial(const struct source_prior *p)
+{
+    return p->kept || p->tracked || p->by_lsn || p->resume.of != NULL;
+}
 
 /*
  * One file, directory or link on its way. The reader fills it, the packer frees it; what is left after
@@ -131,6 +139,8 @@ struct batch_extent {
     struct delta_entry deltas[BATCH_DELTAS_MAX];
     uint32_t delta_count;
     bool kept; /* as in the prior, but perhaps for a last delta that is new */
+    bool resumed_image; /* the entry's pack is one of the unfinished backup */
+    bool resumed_delta; /* the last delta's is */
     bool has_frame;
     uint32_t frame; /* of the image, or of the last delta where kept */
 };

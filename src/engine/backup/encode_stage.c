@@ -165,7 +165,7 @@ static void settle_length(struct extents_run *r)
     const struct piece *p = &b->pieces[0];
     uint64_t first = b->extents[0].number;
 
-    if (prior->kept || prior->tracked || prior->by_lsn) {
+    if (source_prior_is_partial(prior)) {
         for (size_t i = 0; i < b->piece_count; i++)
             memset(b->slab + b->pieces[i].slab_offset + b->pieces[i].got_bytes, 0,
                    b->pieces[i].want_bytes - b->pieces[i].got_bytes);
@@ -352,7 +352,7 @@ static enum ph_rc encode_extent(struct extents_run *r, struct batch_extent *x, s
     bytes = slab_at(r, offset);
     live = live_pages(e, s, offset, bytes, x->len_bytes);
     sum = xxh3_64(bytes, x->len_bytes);
-    if (!s->prior.tracked && !s->prior.by_lsn)
+    if (!source_prior_is_partial(&s->prior))
         r->b->crc32c = crc32c(r->b->crc32c, bytes, x->len_bytes);
     /* The same content as before: found by its sum, where the prior's is that of its bytes. */
     x->kept = x->has_prior && x->delta_count == 0 && x->entry.xxh3 == sum;

@@ -24,7 +24,8 @@ static void give_back(void *set, void *batch)
 }
 
 void pack_stage_init(struct pack_stage *st, struct batch_set *set, struct packer *packer,
-                     struct manifest_writer *writer, const struct manifest_reader *prior)
+                     struct manifest_writer *writer, const struct manifest_reader *prior,
+                     const struct resume *resume)
 {
     *st = (struct pack_stage){
         .set = set,
@@ -33,10 +34,14 @@ void pack_stage_init(struct pack_stage *st, struct batch_set *set, struct packer
         .owners = owner_names_new(),
         .waiting = xcalloc(set->batch_count, sizeof(struct batch *)),
         .prior = prior,
+        .resume = resume,
     };
     if (prior != NULL)
         st->prior_places = xcalloc((size_t)manifest_reader_pack_count(prior) + 1,
                                    sizeof *st->prior_places);
+    if (resume != NULL)
+        st->resume_places = xcalloc((size_t)resume_pack_count(resume) + 1,
+                                    sizeof *st->resume_places);
     packer_hash_aside(packer, give_back, set);
 }
 
@@ -48,6 +53,7 @@ void pack_stage_release(struct pack_stage *st)
     free(st->waiting);
     free(st->own_places);
     free(st->prior_places);
+    free(st->resume_places);
     *st = (struct pack_stage){0};
 }
 
@@ -75,24 +81,48 @@ static enum ph_rc append_frame(struct pack_stage *st, const struct batch *b, uin
     return PH_OK;
 }
 
-/* A pack of the prior's table becomes one of ours; *pack its place, there and then here. */
-static enum ph_rc adopt_pack(struct pack_stage *st, uint32_t *pack, struct ph_err *err)
+/* Name a pack of another backup in the manifest. */
+static enum ph_rc name_pack(struct pack_stage *st, const char *run, const struct manifest_pack *held,
+                            uint32_t *ret_place, struct ph_err *err)
 {
-    struct manifest_pack held;
+    if (manifest_writer_pack_begin(st->writer, run, held->sequence, ret_place, err) != PH_OK)
+        return err->rc;
+    manifest_writer_pack_seal(st->writer, *ret_place, held->size_bytes, held->sha256);
+    return PH_OK;
+}
+
+/* A pack of the prior's table becomes one of ours; *pack its place, there and then here. */
+static enum ph_rc adopt_prior_pack(struct pack_stage *st, uint32_t *pack, struct ph_err *err)
+{
     uint32_t place;
 
     if (*pack >= manifest_reader_pack_count(st->prior))
         return err_set(err, PH_CORRUPT, "the prior backup's manifest names pack %u of %u", *pack,
                        manifest_reader_pack_count(st->prior));
     if (st->prior_places[*pack] == 0) {
-        held = manifest_reader_pack(st->prior, *pack);
-        if (manifest_writer_pack_begin(st->writer, manifest_reader_pack_run(st->prior, *pack),
-                                       held.sequence, &place, err) != PH_OK)
+        struct manifest_pack held = manifest_reader_pack(st->prior, *pack);
+
+        if (name_pack(st, manifest_reader_pack_run(st->prior, *pack), &held, &place, err) != PH_OK)
             return err->rc;
-        manifest_writer_pack_seal(st->writer, place, held.size_bytes, held.sha256);
         st->prior_places[*pack] = place + 1;
     }
     *pack = st->prior_places[*pack] - 1;
+    return PH_OK;
+}
+
+/* Likewise a pack of the unfinished backup. */
+static enum ph_rc adopt_resumed_pack(struct pack_stage *st, uint32_t *pack, struct ph_err *err)
+{
+    uint32_t place;
+
+    if (st->resume_places[*pack] == 0) {
+        struct manifest_pack held = resume_pack(st->resume, *pack);
+
+        if (name_pack(st, resume_what(st->resume)->run, &held, &place, err) != PH_OK)
+            return err->rc;
+        st->resume_places[*pack] = place + 1;
+    }
+    *pack = st->resume_places[*pack] - 1;
     return PH_OK;
 }
 
@@ -149,18 +179,22 @@ static void note_odd_length(struct pack_stage *st, const struct source *s, uint6
              shown, (unsigned long long)bytes, st->set->page_bytes);
 }
 
-/* The prior's part of an extent: packs get their places here. */
+/* What an extent has from older backups: packs get their places here. */
 static enum ph_rc adopt_extent(struct pack_stage *st, struct batch_extent *x, struct ph_err *err)
 {
-    uint32_t old = x->delta_count - (x->has_frame ? 1 : 0);
+    uint32_t prior_deltas = x->delta_count - (x->has_frame || x->resumed_delta ? 1 : 0);
+    enum ph_rc rc = PH_OK;
 
-    if (x->entry.pages != 0 && adopt_pack(st, &x->entry.pack, err) != PH_OK)
-        return err->rc;
-    for (uint32_t i = 0; i < old; i++)
-        if (adopt_pack(st, &x->deltas[i].pack, err) != PH_OK)
-            return err->rc;
+    if (x->resumed_image)
+        rc = adopt_resumed_pack(st, &x->entry.pack, err);
+    else if (x->entry.pages != 0)
+        rc = adopt_prior_pack(st, &x->entry.pack, err);
+    for (uint32_t i = 0; rc == PH_OK && i < prior_deltas; i++)
+        rc = adopt_prior_pack(st, &x->deltas[i].pack, err);
+    if (rc == PH_OK && x->resumed_delta)
+        rc = adopt_resumed_pack(st, &x->deltas[prior_deltas].pack, err);
     st->deltas_max = MAX_OF(st->deltas_max, x->delta_count);
-    return PH_OK;
+    return rc;
 }
 
 static enum ph_rc add_extent(struct pack_stage *st, const struct batch *b, struct batch_extent *x,
@@ -181,10 +215,11 @@ static enum ph_rc add_extent(struct pack_stage *st, const struct batch *b, struc
             x->entry.frame_offset = place.offset;
         }
     }
+    st->extents_resumed += x->resumed_image || x->resumed_delta;
     st->extents_kept += x->kept && !x->has_frame;
     st->extents_delta += x->kept && x->has_frame;
     st->extents_image += !x->kept;
-    st->file_kept &= x->kept && !x->has_frame;
+    st->file_kept &= x->kept && !x->has_frame && !x->resumed_image && !x->resumed_delta;
     return manifest_writer_add_extents(st->writer, &x->entry, 1, x->deltas, x->delta_count, err);
 }
 
@@ -210,7 +245,7 @@ static enum ph_rc end_file(struct pack_stage *st, const struct source *s, struct
 
     st->in_file = false;
     note_odd_length(st, s, st->file_bytes);
-    if (!prior->kept && !prior->tracked && !prior->by_lsn)
+    if (!source_prior_is_partial(prior))
         return manifest_writer_end_file(st->writer, st->file_bytes, st->file_crc32c, err);
     if (st->file_kept && prior->has_crc && prior->size_bytes == st->file_bytes)
         return manifest_writer_end_file(st->writer, st->file_bytes, prior->crc32c, err);
@@ -256,7 +291,7 @@ static enum ph_rc write_small(struct pack_stage *st, struct batch *b, struct pie
     } else if (p->kept) {
         struct manifest_bundle bundle = s->prior.bundle;
 
-        if (adopt_pack(st, &bundle.pack, err) != PH_OK)
+        if (adopt_prior_pack(st, &bundle.pack, err) != PH_OK)
             return err->rc;
         rc = manifest_writer_bundle_file(st->writer, &attrs, &bundle, err);
     } else {

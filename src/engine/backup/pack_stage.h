@@ -33,6 +33,8 @@ struct pack_stage {
     uint32_t packs_named;
     const struct manifest_reader *prior; /* NULL in a full backup; borrowed */
     uint32_t *prior_places;              /* of its packs: place + 1, 0 = not named yet */
+    const struct resume *resume;         /* NULL: nothing to go on from; borrowed */
+    uint32_t *resume_places;             /* likewise */
     bool late;
 
     /* The big file in progress. */
@@ -43,6 +45,7 @@ struct pack_stage {
     uint32_t file_crc32c;
 
     /* Of big files, as they come into the manifest. */
+    uint64_t extents_resumed; /* counted below as well */
     uint64_t extents_kept;
     uint64_t extents_delta;
     uint64_t extents_image;
@@ -51,9 +54,10 @@ struct pack_stage {
     uint64_t odd_lengths; /* relation files whose length is no multiple of the page size */
 };
 
-/* All are borrowed, prior may be NULL; pack_stage_release() frees the rest. */
+/* All are borrowed, prior and resume may be NULL; pack_stage_release() frees the rest. */
 void pack_stage_init(struct pack_stage *st, struct batch_set *set, struct packer *packer,
-                     struct manifest_writer *writer, const struct manifest_reader *prior);
+                     struct manifest_writer *writer, const struct manifest_reader *prior,
+                     const struct resume *resume);
 void pack_stage_release(struct pack_stage *st);
 
 /* Take one encoded batch; writes what is in turn. Errors: IO, NO_SPACE, AUTH, LIMIT, CANCELLED. */

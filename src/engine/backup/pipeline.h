@@ -32,6 +32,7 @@ struct pipeline_opts {
     struct packer *packer;       /* borrowed; the packer thread's while a run lasts */
     struct manifest_writer *writer;
     const struct manifest_reader *prior; /* NULL in a full backup; its tables are borrowed */
+    const struct resume *resume;         /* NULL: nothing to go on from; borrowed likewise */
     struct meter *meter;                 /* may be NULL */
 };
 

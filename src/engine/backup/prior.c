@@ -35,9 +35,8 @@ static enum ph_rc history_of_server(const struct prior_opts *o, ph_tli tli,
     return rc;
 }
 
-/* REFUSED: not to be had, the text is the reason. */
-static enum ph_rc load_history(const struct prior_opts *o, struct tl_history *ret_history,
-                               struct ph_err *err)
+enum ph_rc prior_lineage(const struct prior_opts *o, struct tl_history *ret_history,
+                         struct ph_err *err)
 {
     ph_tli tli = MAX_OF(o->dir->control.checkpoint_tli, o->dir->control.min_recovery_tli);
     enum ph_rc rc = PH_OK;
@@ -108,7 +107,7 @@ static enum ph_rc pick(const struct prior_opts *o, struct prior *p, bool *ret_fo
     *ret_found = false;
     if (rc != PH_OK)
         return rc;
-    best = choose(o, &p->history, &c, ret_reason, reason_bytes);
+    best = choose(o, p->history, &c, ret_reason, reason_bytes);
     if (best != NULL)
         rc = copy_info(o, best->label, &p->info, err);
     *ret_found = best != NULL && rc == PH_OK;
@@ -137,8 +136,6 @@ static enum ph_rc open_all(const struct prior_opts *o, struct prior *p, char *re
 {
     bool found = false;
 
-    if (load_history(o, &p->history, err) != PH_OK)
-        return err->rc;
     if (pick(o, p, &found, ret_reason, reason_bytes, err) != PH_OK)
         return err->rc;
     if (!found)
@@ -147,7 +144,7 @@ static enum ph_rc open_all(const struct prior_opts *o, struct prior *p, char *re
         return err->rc;
     if (p->by == PRIOR_BY_LSN)
         return PH_OK;
-    change_map_init(&p->changes, o->archive, o->dir->wal_path, &p->history, p->info.start_lsn);
+    change_map_init(&p->changes, o->archive, o->dir->wal_path, p->history, p->info.start_lsn);
     return change_map_extend(&p->changes, o->dir->control.redo_lsn, err);
 }
 
@@ -158,6 +155,7 @@ enum ph_rc prior_open(const struct prior_opts *opts, struct prior **ret_prior, c
     enum ph_rc rc;
 
     p->by = opts->by;
+    p->history = opts->history;
     rc = open_all(opts, p, ret_reason, reason_bytes, err);
     if (rc == PH_OK) {
         *ret_prior = p;
@@ -178,16 +176,15 @@ void prior_free(struct prior *p)
     manifest_reader_close(p->reader);
     if (p->changes.archive != NULL)
         change_map_release(&p->changes);
-    tl_history_release(&p->history);
     backup_info_release(&p->info);
     free(p);
 }
 
 enum ph_rc prior_settle(struct prior *p, ph_tli start_tli, ph_lsn start_lsn, struct ph_err *err)
 {
-    if (start_tli != p->history.tli)
+    if (start_tli != p->history->tli)
         return err_set(err, PH_REFUSED, "the server changed from timeline %u to %u meanwhile",
-                       p->history.tli, start_tli);
+                       p->history->tli, start_tli);
     if (p->info.stop_lsn > start_lsn)
         return err_set(err, PH_REFUSED,
                        "backup %s ended at " PH_LSN_FMT ", behind the start at " PH_LSN_FMT,

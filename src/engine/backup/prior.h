@@ -31,7 +31,7 @@ enum prior_by { PRIOR_BY_WAL, PRIOR_BY_LSN };
 struct prior {
     enum prior_by by;
     struct backup_info info;
-    struct tl_history history; /* the server's lineage */
+    const struct tl_history *history; /* the server's lineage, borrowed */
     struct change_map changes; /* PRIOR_BY_WAL */
     struct manifest_reader *reader;
     struct manifest_record record; /* the one looked at, borrowed from the reader */
@@ -43,9 +43,14 @@ struct prior_opts {
     struct store *store;
     const char *cluster;
     const struct wal_archive *archive;
-    const struct datadir *dir; /* with its pg_control as of now */
+    const struct datadir *dir;        /* with its pg_control as of now */
+    const struct tl_history *history; /* the server's lineage; NULL for prior_lineage */
     enum prior_by by;
 };
+
+/* The server's lineage. REFUSED: it cannot be read, the text is the reason. Release ret_history. */
+MUST_CHECK enum ph_rc prior_lineage(const struct prior_opts *opts, struct tl_history *ret_history,
+                                    struct ph_err *err);
 
 /*
  * Choose and open. All of opts is borrowed until prior_free.

@@ -9,10 +9,16 @@
 
 #include "base/mem.h"
 
-static bool is_tracked(const struct scan_entry *e, const struct manifest_record *r)
+static bool is_main_fork(const struct scan_entry *e)
 {
     return (e->flags & SCAN_F_RELATION) != 0 && e->rel.kind == RELNAME_RELATION &&
-           e->rel.fork == RELNAME_FORK_MAIN && (r->attrs.flags & MANIFEST_PAGES) != 0;
+           e->rel.fork == RELNAME_FORK_MAIN;
+}
+
+static struct relpath path_of(const struct scan_entry *e)
+{
+    return (struct relpath){
+        .tablespace_oid = e->tablespace_oid, .database_oid = e->database_oid, .rel = e->rel};
 }
 
 /* All extents of the file stand in this one record. */
@@ -41,8 +47,7 @@ static bool is_unchanged(const struct prior *p, const struct scan_entry *e, uint
 {
     uint64_t first = (uint64_t)e->rel.segment * relseg_blocks;
     uint64_t blocks = (s->prior.size_bytes + p->info.page_size - 1) / p->info.page_size;
-    struct relpath path = {
-        .tablespace_oid = e->tablespace_oid, .database_oid = e->database_oid, .rel = e->rel};
+    struct relpath path = path_of(e);
     struct change_rel rel;
     bool none;
 
@@ -62,12 +67,11 @@ static void keep_unread(const struct scan_entry *e, struct source *s)
     s->prior.kept = true;
 }
 
-enum ph_rc prior_file_judge(struct prior *p, const struct scan_entry *e, uint32_t relseg_blocks,
-                            size_t extent_bytes, struct source *s, struct ph_err *err)
+static enum ph_rc judge_prior(struct prior *p, const struct scan_entry *e, uint32_t relseg_blocks,
+                              size_t extent_bytes, struct source *s, struct ph_err *err)
 {
     const struct manifest_record *r;
-    struct relpath path = {
-        .tablespace_oid = e->tablespace_oid, .database_oid = e->database_oid, .rel = e->rel};
+    struct relpath path = path_of(e);
 
     if (prior_seek(p, e->path, &r, err) != PH_OK)
         return err->rc;
@@ -75,7 +79,7 @@ enum ph_rc prior_file_judge(struct prior *p, const struct scan_entry *e, uint32_
         (r->storage == MANIFEST_EXTENTS && !is_complete(r, extent_bytes)))
         return PH_OK;
     take_record(r, &s->prior);
-    if (!is_tracked(e, r))
+    if (!is_main_fork(e) || (r->attrs.flags & MANIFEST_PAGES) == 0)
         return PH_OK;
     if (p->by == PRIOR_BY_LSN) {
         s->prior.by_lsn = r->storage == MANIFEST_EXTENTS;
@@ -87,5 +91,18 @@ enum ph_rc prior_file_judge(struct prior *p, const struct scan_entry *e, uint32_
         s->prior.tracked = true;
         change_map_find(&p->changes, &path, &s->prior.changes);
     }
+    return PH_OK;
+}
+
+enum ph_rc prior_file_judge(struct prior *p, struct resume *r, const struct scan_entry *e,
+                            uint32_t relseg_blocks, size_t extent_bytes, struct source *s,
+                            struct ph_err *err)
+{
+    struct relpath path = path_of(e);
+
+    if (p != NULL && judge_prior(p, e, relseg_blocks, extent_bytes, s, err) != PH_OK)
+        return err->rc;
+    if (r != NULL && !s->prior.kept && is_main_fork(e))
+        (void)resume_find(r, e->path, &path, &s->prior.resume);
     return PH_OK;
 }

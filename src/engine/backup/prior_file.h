@@ -15,18 +15,20 @@
 #include "base/err.h"
 #include "engine/backup/batch.h"
 #include "engine/backup/prior.h"
+#include "engine/backup/resume.h"
 #include "pg/scan.h"
 
 /*
- * Fill s->prior for a regular file; files in the order of the walk. What need not be read at all loses
+ * Fill s->prior for a regular file; files in the order of the walk. p: the prior backup, r: an unfinished
+ * one to go on from; either may be NULL. What need not be read at all loses
  * its place on disk (fs_path NULL) and has its listed size.
  *
  * relseg_blocks  blocks in one segment file of a relation
  * extent_bytes   of the cluster's page size
  * Errors         CORRUPT, IO: the prior manifest cannot be read on
  */
-MUST_CHECK enum ph_rc prior_file_judge(struct prior *p, const struct scan_entry *e,
-                                       uint32_t relseg_blocks, size_t extent_bytes,
-                                       struct source *s, struct ph_err *err);
+MUST_CHECK enum ph_rc prior_file_judge(struct prior *p, struct resume *r,
+                                       const struct scan_entry *e, uint32_t relseg_blocks,
+                                       size_t extent_bytes, struct source *s, struct ph_err *err);
 
 #endif

@@ -17,6 +17,7 @@
 
 #include "base/mem.h"
 #include "engine/backup/read_stage_impl.h"
+#include "format/extent_sum.h"
 #include "io/direct.h"
 
 /* Where a file's feeding stands. */
@@ -84,6 +85,34 @@ static enum extent_how choose(const struct cutter *c, const struct batch_extent 
     return EXTENT_DELTA;
 }
 
+/* Instead of reading: a frame of the unfinished backup. Whole extents only. */
+static void take_resumed(struct cutter *c, struct batch_extent *x)
+{
+    struct resume_file *f = &c->source->prior.resume;
+    ph_blkno first = c->source->first_block + (ph_blkno)(c->at / c->page_bytes);
+    uint32_t pages = (uint32_t)(x->len_bytes / c->page_bytes);
+    uint64_t frame_xxh3 = 0;
+
+    if (f->of == NULL || x->len_bytes != c->extent_bytes)
+        return;
+    if (x->how == EXTENT_READ) {
+        x->resumed_image =
+            resume_image(f, x->number, first, pages, (uint32_t)c->page_bytes, &x->entry);
+        if (x->resumed_image)
+            x->delta_count = 0;
+    } else if (x->how == EXTENT_DELTA) {
+        x->resumed_delta = resume_delta(f, x->number, first, pages, x->named,
+                                        &x->deltas[x->delta_count], &frame_xxh3);
+        if (x->resumed_delta) {
+            x->entry.xxh3 = extent_sum_delta(x->entry.xxh3, x->named, frame_xxh3);
+            x->entry.deltas++;
+            x->delta_count++;
+        }
+    }
+    if (x->resumed_image || x->resumed_delta)
+        x->how = EXTENT_KEEP;
+}
+
 static void plan(struct cutter *c)
 {
     struct source *s = c->source;
@@ -100,6 +129,7 @@ static void plan(struct cutter *c)
             &s->prior.changes, s->first_block + (ph_blkno)(c->at / c->page_bytes),
             (uint32_t)((x->len_bytes + c->page_bytes - 1) / c->page_bytes));
     x->how = choose(c, x);
+    take_resumed(c, x);
     c->have_planned = true;
 }
 
