@@ -247,6 +247,8 @@ static enum ph_rc object_check(struct verify_job *job, const struct wal_archive 
     enum ph_rc rc;
 
     buf_init(&content, a->id.wal_segment_size);
+    if (hold)
+        (void)buf_reserve(&content, a->id.wal_segment_size);
     rc = wal_archive_get(a, item->name, sink, hold ? &content : NULL, &head, &why);
     if (rc == PH_OK && item->has_blocks)
         rc = blocks_check(job, a, item, &head, hold ? &content : NULL, &why);
