@@ -61,6 +61,7 @@ struct backup_info {
     bool incremental; /* type incr, else full */
     char *prior;      /* NULL: none */
     struct backup_changes changes;
+    uint64_t resumed_extents; /* named again from an unfinished backup */
     char *
         full_reason; /* why it is not incremental, a clause; NULL: full was asked for, or it is not */
     char *tool_version;

@@ -280,7 +280,7 @@ def test_resumes_after_kill(archived, kind):
         path = relation_path(server, "more")
     table = "big" if kind == "full" else "more"
     known = set(packs(tool))
-    process = tool.popen("backup", "--checkpoint", "fast", "--pack-size", "1MiB", "--read-size", "256KiB", "--memory", "8MiB")
+    process = tool.popen("backup", "--checkpoint", "fast", "--pack-size", "1MiB", "--read-size", "256KiB", "--memory", "16MiB")
     wait_until(lambda: len(set(packs(tool)) - known) >= 20 or process.poll() is not None, 60, what="twenty packs")
     assert process.poll() is None, "the backup ended before it could be killed"
     kill_and_wait(process)
