@@ -101,6 +101,7 @@ struct block_summary {
     enum wal_head head_kind;
     struct wal_edge head; /* bytes owned by the summary */
     struct wal_edge tail;
+    uint8_t sha256[32]; /* of the segment's bytes; zeros where nobody has said it */
 
     /* What the whole records in it say. */
     uint32_t flags; /* enum block_summary_flag */

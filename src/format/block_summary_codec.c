@@ -52,9 +52,10 @@ enum {
     AT_RELS = 164,
     AT_EVENTS = 168,
     AT_ZERO_U32 = 172,
-    AT_HEADER_END = 176,
+    AT_SHA256 = 176,
+    AT_HEADER_END = 208,
 };
-_Static_assert(AT_HEADER_END == BLOCK_SUMMARY_HEADER_BYTES, "header layout of version 1");
+_Static_assert(AT_HEADER_END == BLOCK_SUMMARY_HEADER_BYTES, "header layout of version 2");
 
 static void put_edge(uint8_t *p, const struct wal_edge *edge)
 {
@@ -92,6 +93,7 @@ static void encode_header(const struct block_summary *s, uint8_t *h)
     put_edge(h + AT_TAIL, &s->tail);
     put_le32(h + AT_RELS, (uint32_t)s->rels_count);
     put_le32(h + AT_EVENTS, (uint32_t)s->events_count);
+    memcpy(h + AT_SHA256, s->sha256, sizeof s->sha256);
 }
 
 static void encode_rel(const struct block_summary_rel *r, struct buf *out)
@@ -157,6 +159,20 @@ enum ph_rc block_summary_encode(struct block_summary *s, struct buf *out, struct
     return buf_check(out, "block summary", err);
 }
 
+void block_summary_seal(uint8_t *bytes, size_t len_bytes, const uint8_t sha256[32])
+{
+    PH_ASSERT(len_bytes >= BLOCK_SUMMARY_HEADER_BYTES + CRC_BYTES);
+    memcpy(bytes + AT_SHA256, sha256, AT_HEADER_END - AT_SHA256);
+    put_le32(bytes + len_bytes - CRC_BYTES, crc32c(0, bytes, len_bytes - CRC_BYTES));
+}
+
+bool block_summary_is_of(const uint8_t *bytes, size_t len_bytes, const uint8_t sha256[32])
+{
+    return len_bytes >= BLOCK_SUMMARY_HEADER_BYTES && memcmp(bytes, magic, sizeof magic) == 0 &&
+           get_le16(bytes + AT_VERSION) == BLOCK_SUMMARY_VERSION &&
+           memcmp(bytes + AT_SHA256, sha256, AT_HEADER_END - AT_SHA256) == 0;
+}
+
 /* What is being decoded; every look goes through take(). */
 struct input {
     const uint8_t *bytes;
@@ -198,7 +214,7 @@ static enum ph_rc check_envelope(const uint8_t *bytes, size_t len_bytes, struct 
                        "block summary version %u is newer than %u, the newest known", version,
                        BLOCK_SUMMARY_VERSION);
     if (version != BLOCK_SUMMARY_VERSION)
-        return bad("version 0", err);
+        return bad("an old version, which does not name its segment's bytes", err);
     if (get_le64(bytes + AT_TOTAL) != len_bytes)
         return err_set(err, PH_CORRUPT, "block summary of %zu bytes, expected %llu", len_bytes,
                        (unsigned long long)get_le64(bytes + AT_TOTAL));
@@ -238,6 +254,7 @@ static void decode_header(const uint8_t *h, struct block_summary *s)
     s->end = (enum wal_end)h[AT_END_KIND];
     s->tail.lsn = get_le64(h + AT_TAIL_LSN);
     decode_edge(h + AT_TAIL, &s->tail);
+    memcpy(s->sha256, h + AT_SHA256, sizeof s->sha256);
 }
 
 static bool in_segment(const struct block_summary *s, ph_lsn lsn)

@@ -326,10 +326,13 @@ static enum ph_rc summary_again(const struct wal_archive *a, const char *name,
 }
 
 static enum ph_rc summary_check(const struct wal_archive *a, ph_tli tli, uint64_t segno,
-                                const struct block_summary *s, struct ph_err *err)
+                                const struct wal_object *head, const struct block_summary *s,
+                                struct ph_err *err)
 {
     ph_lsn start_lsn = wal_segno_start_lsn(segno, a->id.wal_segment_size);
 
+    if (memcmp(s->sha256, head->sha256, sizeof s->sha256) != 0)
+        return err_set(err, PH_CORRUPT, "was made from other bytes than the segment has");
     if (s->sysid == a->id.system_identifier && s->major == a->id.pg_major && s->tli == tli &&
         s->start_lsn == start_lsn && s->seg_bytes == a->id.wal_segment_size)
         return PH_OK;
@@ -345,11 +348,14 @@ enum ph_rc wal_archive_summary(const struct wal_archive *a, ph_tli tli, uint64_t
 {
     char name[WAL_NAME_TEXT_BYTES];
     char blocks_name[WAL_NAME_TEXT_BYTES + 8];
+    struct wal_object head;
     struct block_summary s;
     struct buf content;
     enum ph_rc rc;
 
     (void)wal_segment_name(tli, segno, a->id.wal_segment_size, name, sizeof name);
+    if (wal_archive_head(a, name, &head, err) != PH_OK)
+        return err->rc;
     (void)snprintf(blocks_name, sizeof blocks_name, "%s.blocks", name);
     buf_init(&content, SUMMARY_BYTES_MAX);
     rc = store_get(a->store, key_of(a, blocks_name).text, &content, err);
@@ -357,7 +363,7 @@ enum ph_rc wal_archive_summary(const struct wal_archive *a, ph_tli tli, uint64_t
         rc = block_summary_decode(content.data, content.len_bytes, &s, err);
     buf_release(&content);
     if (rc == PH_OK) {
-        rc = summary_check(a, tli, segno, &s, err);
+        rc = summary_check(a, tli, segno, &head, &s, err);
         if (rc != PH_OK)
             block_summary_release(&s);
     }

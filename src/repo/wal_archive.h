@@ -73,8 +73,9 @@ MUST_CHECK enum ph_rc wal_archive_history(const struct wal_archive *a, ph_tli tl
                                           struct tl_history *ret_history, struct ph_err *err);
 
 /*
- * The block summary of a segment. Where it is absent, damaged, or speaks of another segment it is made
- * anew from the segment: NOT_FOUND, CORRUPT are about that one. Release ret_summary.
+ * The block summary of a segment. Where it is absent, damaged, or was made from other bytes than the
+ * segment's it is made anew from the segment: NOT_FOUND, CORRUPT are about that one. Its flags may say
+ * that it is not complete (block_summary.h). Release ret_summary.
  */
 MUST_CHECK enum ph_rc wal_archive_summary(const struct wal_archive *a, ph_tli tli, uint64_t segno,
                                           struct block_summary *ret_summary, struct ph_err *err);

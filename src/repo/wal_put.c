@@ -2,8 +2,9 @@
 /*
  * Storing a WAL file (wal_put.h).
  *
- * Frames are independent, so the two threads take the next one from a counter. The writer of the upload
- * works in the background either way.
+ * Frames are independent, so the two threads take the next one from a counter; the hash is one chain and
+ * belongs to one of them, for which it comes first. The writer of the upload works in the background
+ * either way.
  */
 #include "repo/wal_put.h"
 
@@ -16,6 +17,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "codec/checksum.h"
+#include "format/block_summary_codec.h"
 #include "format/frame.h"
 #include "format/wal_object.h"
 #include "repo/repo_keys.h"
@@ -40,18 +42,27 @@ struct wal_put {
     struct wal_name parsed;
     size_t frame_total;
     struct encoder own;
-    uint8_t sha256[SHA256_BYTES];
     _Atomic(struct chunk *) *chunks; /* NULL: frames are made as they are written */
-    atomic_size_t next;              /* the frame to be made next; beyond the end: stop */
     bool helping;                    /* the thread has not been joined */
-    atomic_bool hashed;              /* sha256 is there */
-    pthread_mutex_t lock;            /* of what follows */
+    pthread_t helper;
+    enum ph_rc early_rc; /* of what is done before wal_put_prepare by this or the other thread */
+    struct ph_err early_err;
+
+    struct sha256 sha;   /* of whoever hashes: the helper, else the caller */
+    size_t hashed_bytes; /* likewise */
+    uint8_t sha256[SHA256_BYTES];
+    atomic_bool hashed; /* sha256 is there, sha released */
+
+    pthread_mutex_t lock; /* of what follows */
     pthread_cond_t more;
     size_t ready_bytes;
+    size_t next; /* the frame to be made next */
     bool aborted;
-    pthread_t helper;
-    enum ph_rc helper_rc;
-    struct ph_err helper_err;
+
+    struct store_upload *uploads[2]; /* prepared: the summary where there is one, the segment */
+    size_t upload_count;
+    uint64_t stored_bytes;
+    bool has_blocks;
 };
 
 static void encoder_init(struct encoder *e, const struct wal_put_opts *opts)
@@ -87,17 +98,23 @@ static enum ph_rc encode_frame(const struct wal_put *p, struct encoder *e, size_
     return PH_OK;
 }
 
-/* Make one frame that nobody has begun; *ret_done: there is none. */
-static enum ph_rc encode_one(struct wal_put *p, struct encoder *e, bool *ret_done,
-                             struct ph_err *err)
+/* The next frame that nobody has begun and whose bytes are there. Lock held. */
+static bool take_frame(struct wal_put *p, size_t *ret_index)
 {
-    size_t index = atomic_fetch_add(&p->next, 1);
+    size_t end = MIN_OF((p->next + 1) * WAL_OBJECT_FRAME_RAW, p->opts.len_bytes);
+
+    if (p->aborted || p->next >= p->frame_total || end > p->ready_bytes)
+        return false;
+    *ret_index = p->next++;
+    return true;
+}
+
+static enum ph_rc encode_chunk(struct wal_put *p, struct encoder *e, size_t index,
+                               struct ph_err *err)
+{
     struct chunk *c;
     size_t len = 0;
 
-    *ret_done = index >= p->frame_total;
-    if (*ret_done)
-        return PH_OK;
     if (encode_frame(p, e, index, &len, err) != PH_OK)
         return err->rc;
     c = xmalloc(sizeof *c + len);
@@ -107,60 +124,88 @@ static enum ph_rc encode_one(struct wal_put *p, struct encoder *e, bool *ret_don
     return PH_OK;
 }
 
-/* More bytes than hashed_bytes are there: how many; 0: the put is aborted. */
-static size_t wait_ready(struct wal_put *p, size_t hashed_bytes)
+/* Make one frame; *ret_done: there is none to be made now. */
+static enum ph_rc encode_one(struct wal_put *p, struct encoder *e, bool *ret_done,
+                             struct ph_err *err)
 {
-    size_t ready;
+    size_t index = 0;
 
     (void)pthread_mutex_lock(&p->lock);
-    while (p->ready_bytes <= hashed_bytes && !p->aborted)
-        (void)pthread_cond_wait(&p->more, &p->lock);
-    ready = p->aborted ? 0 : p->ready_bytes;
+    *ret_done = !take_frame(p, &index);
     (void)pthread_mutex_unlock(&p->lock);
-    return ready;
+    return *ret_done ? PH_OK : encode_chunk(p, e, index, err);
+}
+
+static void hash_upto(struct wal_put *p, size_t ready_bytes)
+{
+    if (atomic_load(&p->hashed))
+        return;
+    sha256_update(&p->sha, p->opts.bytes + p->hashed_bytes, ready_bytes - p->hashed_bytes);
+    p->hashed_bytes = ready_bytes;
+    if (ready_bytes == p->opts.len_bytes) {
+        sha256_final(&p->sha, p->sha256);
+        atomic_store(&p->hashed, true);
+    }
 }
 
 void wal_put_ready(struct wal_put *p, size_t ready_bytes)
 {
+    bool done = false;
+
     PH_ASSERT(ready_bytes <= p->opts.len_bytes);
     (void)pthread_mutex_lock(&p->lock);
     p->ready_bytes = ready_bytes;
     (void)pthread_cond_signal(&p->more);
     (void)pthread_mutex_unlock(&p->lock);
+    if (p->helping)
+        return;
+    hash_upto(p, ready_bytes);
+    while (p->chunks != NULL && p->early_rc == PH_OK && !done)
+        p->early_rc = encode_one(p, &p->own, &done, &p->early_err);
 }
 
-static bool hash_as_it_comes(struct wal_put *p)
+/* What the helper does next. */
+struct task {
+    size_t hash_upto; /* more than is hashed: hash */
+    bool encode;      /* else make this frame */
+    size_t index;
+};
+
+/* false: nothing is left to be done. */
+static bool wait_for_task(struct wal_put *p, struct task *ret_task)
 {
-    struct sha256 sha;
-    size_t done = 0;
+    bool hashed = atomic_load(&p->hashed);
+    bool go;
 
-    sha256_init(&sha);
-    while (done < p->opts.len_bytes) {
-        size_t ready = wait_ready(p, done);
-
-        if (ready == 0) {
-            sha256_release(&sha);
-            return false;
-        }
-        sha256_update(&sha, p->opts.bytes + done, ready - done);
-        done = ready;
+    *ret_task = (struct task){0};
+    (void)pthread_mutex_lock(&p->lock);
+    for (;;) {
+        go = !p->aborted && (!hashed || p->next < p->frame_total);
+        if (!hashed && p->ready_bytes > p->hashed_bytes)
+            ret_task->hash_upto = p->ready_bytes;
+        else
+            ret_task->encode = take_frame(p, &ret_task->index);
+        if (!go || ret_task->encode || ret_task->hash_upto > 0)
+            break;
+        (void)pthread_cond_wait(&p->more, &p->lock);
     }
-    sha256_final(&sha, p->sha256);
-    return true;
+    (void)pthread_mutex_unlock(&p->lock);
+    return go;
 }
 
 static void *helper_main(void *arg)
 {
     struct wal_put *p = arg;
     struct encoder e;
-    bool done = false;
+    struct task task;
 
-    if (!hash_as_it_comes(p))
-        return NULL;
-    atomic_store(&p->hashed, true);
     encoder_init(&e, &p->opts);
-    while (!done && p->helper_rc == PH_OK)
-        p->helper_rc = encode_one(p, &e, &done, &p->helper_err);
+    while (p->early_rc == PH_OK && wait_for_task(p, &task)) {
+        if (task.encode)
+            p->early_rc = encode_chunk(p, &e, task.index, &p->early_err);
+        else
+            hash_upto(p, task.hash_upto);
+    }
     encoder_release(&e);
     return NULL;
 }
@@ -193,21 +238,28 @@ enum ph_rc wal_put_begin(const struct wal_archive *a, const struct wal_put_opts 
     p->ready_bytes = opts->ready_bytes;
     (void)pthread_mutex_init(&p->lock, NULL);
     (void)pthread_cond_init(&p->more, NULL);
+    sha256_init(&p->sha);
     encoder_init(&p->own, opts);
-    if (opts->parallel && p->frame_total > 1 && p->frame_total <= WAL_PUT_FRAMES_MAX) {
+    if (p->frame_total <= WAL_PUT_FRAMES_MAX)
         p->chunks = xcalloc(p->frame_total, sizeof *p->chunks);
+    if (opts->parallel && p->frame_total > 1 && p->chunks != NULL)
         /* No thread to be had: slower, not a failure. */
         p->helping = pthread_create(&p->helper, NULL, helper_main, p) == 0;
-    }
     *ret_put = p;
     return PH_OK;
+}
+
+static void chunks_release(struct wal_put *p)
+{
+    for (size_t i = 0; p->chunks != NULL && i < p->frame_total; i++)
+        free(p->chunks[i]);
+    free(steal_ptr(p->chunks));
 }
 
 void wal_put_abort(struct wal_put *p)
 {
     if (p == NULL)
         return;
-    atomic_store(&p->next, p->frame_total);
     (void)pthread_mutex_lock(&p->lock);
     p->aborted = true;
     (void)pthread_cond_signal(&p->more);
@@ -215,45 +267,34 @@ void wal_put_abort(struct wal_put *p)
     helper_join(p);
     (void)pthread_mutex_destroy(&p->lock);
     (void)pthread_cond_destroy(&p->more);
-    for (size_t i = 0; p->chunks != NULL && i < p->frame_total; i++)
-        free(p->chunks[i]);
-    free(p->chunks);
+    for (size_t i = 0; i < p->upload_count; i++)
+        store_upload_abort(p->uploads[i]);
+    if (!atomic_load(&p->hashed))
+        sha256_release(&p->sha);
+    chunks_release(p);
     encoder_release(&p->own);
     free(p);
 }
 
-/* The hash is there. Until then frames are made. */
-static enum ph_rc hash_finish(struct wal_put *p, struct ph_err *err)
+/* Hash and frames, as far as they are not there yet. */
+static enum ph_rc encode_rest(struct wal_put *p, struct ph_err *err)
 {
     bool done = p->chunks == NULL;
 
     PH_ASSERT(p->ready_bytes == p->opts.len_bytes);
-    while (!done && p->helping && !atomic_load(&p->hashed))
-        if (encode_one(p, &p->own, &done, err) != PH_OK)
-            return err->rc;
-    if (!atomic_load(&p->hashed))
-        helper_join(p);
-    if (!atomic_load(&p->hashed))
-        sha256_of(p->opts.bytes, p->opts.len_bytes, p->sha256);
-    return PH_OK;
-}
-
-/* Frame number `index`, made by whoever comes first. */
-static enum ph_rc chunk_get(struct wal_put *p, size_t index, const struct chunk **ret_chunk,
-                            struct ph_err *err)
-{
-    bool done = false;
-
-    while ((*ret_chunk = atomic_load(&p->chunks[index])) == NULL) {
-        if (done) { /* the helper has had it and has ended */
-            *err = p->helper_err;
-            return p->helper_rc;
-        }
-        if (encode_one(p, &p->own, &done, err) != PH_OK)
-            return err->rc;
-        if (done)
-            helper_join(p);
+    if (p->helping)
+        while (!done)
+            if (encode_one(p, &p->own, &done, err) != PH_OK)
+                return err->rc;
+    helper_join(p);
+    if (p->early_rc != PH_OK) {
+        *err = p->early_err;
+        return err->rc;
     }
+    hash_upto(p, p->opts.len_bytes);
+    while (!done)
+        if (encode_one(p, &p->own, &done, err) != PH_OK)
+            return err->rc;
     return PH_OK;
 }
 
@@ -284,136 +325,161 @@ static struct wal_object object_of(const struct wal_put *p)
     return w;
 }
 
-static enum ph_rc write_frames(struct wal_put *p, struct store_upload *u, uint64_t *ret_bytes,
-                               struct ph_err *err)
+static enum ph_rc write_frames(struct wal_put *p, struct store_upload *u, struct ph_err *err)
 {
     for (size_t i = 0; i < p->frame_total; i++) {
-        const uint8_t *bytes = p->own.scratch;
-        const struct chunk *c;
-        size_t len = 0;
+        AUTO_FREE struct chunk *c = p->chunks == NULL ? NULL : atomic_exchange(&p->chunks[i], NULL);
+        const uint8_t *bytes = c == NULL ? p->own.scratch : c->bytes;
+        size_t len = c == NULL ? 0 : c->len_bytes;
 
-        if (p->chunks == NULL) {
-            if (encode_frame(p, &p->own, i, &len, err) != PH_OK)
-                return err->rc;
-        } else {
-            if (chunk_get(p, i, &c, err) != PH_OK)
-                return err->rc;
-            bytes = c->bytes;
-            len = c->len_bytes;
-        }
+        if (c == NULL && encode_frame(p, &p->own, i, &len, err) != PH_OK)
+            return err->rc;
         if (store_upload_write(u, bytes, len, err) != PH_OK)
             return err->rc;
-        *ret_bytes += len;
+        p->stored_bytes += len;
     }
     return PH_OK;
 }
 
-static enum ph_rc blocks_begin(const struct wal_put *p, const struct repo_key *key,
-                               const struct buf *blocks, struct store_upload **ret_upload,
-                               struct ph_err *err)
+static struct repo_key key_of(const struct wal_put *p, const char *suffix)
+{
+    const struct wal_archive *a = p->archive;
+    char name[WAL_NAME_TEXT_BYTES + sizeof BLOCKS_SUFFIX];
+
+    (void)snprintf(name, sizeof name, "%s%s", p->name, suffix);
+    return repo_key_wal_file(a->cluster, a->id.pg_major, a->system, name);
+}
+
+static enum ph_rc upload_begin(struct wal_put *p, const char *suffix,
+                               struct store_upload **ret_upload, struct ph_err *err)
+{
+    struct repo_key key = key_of(p, suffix);
+
+    if (store_upload_begin(p->archive->store, key.text, ret_upload, err) != PH_OK)
+        return err->rc;
+    p->uploads[p->upload_count++] = *ret_upload;
+    return PH_OK;
+}
+
+static enum ph_rc upload_blocks(struct wal_put *p, struct buf *blocks, struct ph_err *err)
 {
     struct store_upload *u;
 
-    if (store_upload_begin(p->archive->store, key->text, &u, err) != PH_OK)
+    block_summary_seal(blocks->data, blocks->len_bytes, p->sha256);
+    if (upload_begin(p, BLOCKS_SUFFIX, &u, err) != PH_OK)
         return err->rc;
     store_upload_set_replace(u);
-    if (store_upload_write(u, blocks->data, blocks->len_bytes, err) != PH_OK) {
-        store_upload_abort(u);
+    store_upload_set_expendable(u);
+    p->has_blocks = true;
+    p->stored_bytes += blocks->len_bytes;
+    if (store_upload_write(u, blocks->data, blocks->len_bytes, err) != PH_OK)
         return err->rc;
-    }
-    *ret_upload = u;
-    return PH_OK;
+    return store_upload_finish(u, err);
 }
 
-static enum ph_rc object_begin(struct wal_put *p, const struct repo_key *key,
-                               struct store_upload **ret_upload, uint64_t *ret_bytes,
-                               struct ph_err *err)
+static enum ph_rc upload_object(struct wal_put *p, struct ph_err *err)
 {
     struct wal_object w = object_of(p);
     uint8_t header[WAL_OBJECT_HEADER_BYTES];
     struct store_upload *u;
 
     wal_object_encode(&w, header);
-    if (store_upload_begin(p->archive->store, key->text, &u, err) != PH_OK)
+    if (upload_begin(p, "", &u, err) != PH_OK)
         return err->rc;
-    *ret_bytes = sizeof header;
+    p->stored_bytes += sizeof header;
     if (store_upload_write(u, header, sizeof header, err) != PH_OK ||
-        write_frames(p, u, ret_bytes, err) != PH_OK) {
-        store_upload_abort(u);
+        write_frames(p, u, err) != PH_OK)
         return err->rc;
-    }
-    *ret_upload = u;
+    return store_upload_finish(u, err);
+}
+
+enum ph_rc wal_put_prepare(struct wal_put *p, struct buf *blocks, struct ph_err *err)
+{
+    if (encode_rest(p, err) != PH_OK || (blocks != NULL && upload_blocks(p, blocks, err) != PH_OK))
+        return err->rc;
+    if (upload_object(p, err) != PH_OK)
+        return err->rc;
+    chunks_release(p);
+    encoder_release(&p->own);
+    p->own = (struct encoder){0};
     return PH_OK;
 }
 
 /* Another content has won the name, and our summary may stand beside it. */
-static void blocks_take_away(const struct wal_put *p, const struct repo_key *key,
-                             const struct buf *blocks)
+static void blocks_take_away(const struct wal_put *p)
 {
+    struct repo_key key = key_of(p, BLOCKS_SUFFIX);
     struct ph_err err;
     struct buf now;
     bool ours;
 
-    buf_init(&now, blocks->len_bytes + 1);
-    ours = store_get(p->archive->store, key->text, &now, &err) == PH_OK &&
-           now.len_bytes == blocks->len_bytes &&
-           memcmp(now.data, blocks->data, blocks->len_bytes) == 0;
-    if (ours && store_delete(p->archive->store, key->text, &err) != PH_OK)
+    buf_init(&now, BLOCK_SUMMARY_BYTES_MAX);
+    ours = store_get(p->archive->store, key.text, &now, &err) == PH_OK &&
+           block_summary_is_of(now.data, now.len_bytes, p->sha256);
+    if (ours && store_delete(p->archive->store, key.text, &err) != PH_OK)
         log_warn("archive.blocks", "%s", err.text);
     buf_release(&now);
 }
 
-static enum ph_rc publish(struct wal_put *p, const struct buf *blocks,
-                          struct wal_put_result *ret_result, struct ph_err *err)
+/* The name was taken: is it the same file? */
+static enum ph_rc meet_other(const struct wal_put *p, struct ph_err *err)
 {
-    const struct wal_archive *a = p->archive;
-    char blocks_name[WAL_NAME_TEXT_BYTES + sizeof BLOCKS_SUFFIX];
-    struct repo_key key = repo_key_wal_file(a->cluster, a->id.pg_major, a->system, p->name);
-    struct repo_key blocks_key;
-    struct store_upload *uploads[2] = {NULL, NULL};
     struct wal_object head;
-    uint64_t bytes = 0;
-    size_t count = 0;
     enum ph_rc rc;
 
-    (void)snprintf(blocks_name, sizeof blocks_name, "%s" BLOCKS_SUFFIX, p->name);
-    blocks_key = repo_key_wal_file(a->cluster, a->id.pg_major, a->system, blocks_name);
-    if (blocks != NULL && blocks_begin(p, &blocks_key, blocks, &uploads[count], err) != PH_OK)
+    if (wal_archive_head(p->archive, p->name, &head, err) != PH_OK)
         return err->rc;
-    count += blocks != NULL;
-    if (object_begin(p, &key, &uploads[count], &bytes, err) != PH_OK) {
-        if (count > 0)
-            store_upload_abort(uploads[0]);
-        return err->rc;
-    }
-    count++;
-    rc = store_upload_commit_all(uploads, count, err);
-    if (rc == PH_OK) {
-        ret_result->stored_bytes = bytes + (blocks != NULL ? blocks->len_bytes : 0);
-        return PH_OK;
-    }
-    if (rc != PH_EXISTS)
-        return rc;
-    if (wal_archive_head(a, p->name, &head, err) != PH_OK)
-        return err->rc;
-    ret_result->was_there = true;
-    rc = wal_archive_same(a, p->name, &head, p->opts.len_bytes, p->sha256, err);
-    if (rc == PH_REFUSED && blocks != NULL)
-        blocks_take_away(p, &blocks_key, blocks);
+    rc = wal_archive_same(p->archive, p->name, &head, p->opts.len_bytes, p->sha256, err);
+    if (rc == PH_REFUSED && p->has_blocks)
+        blocks_take_away(p);
     return rc;
 }
 
-enum ph_rc wal_put_commit(struct wal_put *p, const struct buf *blocks,
-                          struct wal_put_result *ret_result, struct ph_err *err)
+static void publish_end(struct wal_publish *item, const struct store_commit *set)
 {
-    struct wal_put_result result = {0};
-    enum ph_rc rc = hash_finish(p, err);
+    struct wal_put *p = item->put;
 
-    if (rc == PH_OK)
-        rc = publish(p, blocks, &result, err);
-    memcpy(result.sha256, p->sha256, sizeof result.sha256);
-    wal_put_abort(p);
-    if (rc == PH_OK)
-        *ret_result = result;
-    return rc;
+    item->rc = set->rc;
+    item->result = (struct wal_put_result){.stored_bytes = p->stored_bytes};
+    memcpy(item->result.sha256, p->sha256, sizeof p->sha256);
+    if (set->rc == PH_EXISTS) {
+        item->rc = meet_other(p, &item->err);
+        item->result.was_there = true;
+        item->result.stored_bytes = 0;
+    } else if (set->rc != PH_OK) {
+        item->err = set->err;
+    }
+    wal_put_abort(steal_ptr(item->put));
+}
+
+void wal_put_publish(struct wal_publish *items, size_t count)
+{
+    struct store_commit sets[WAL_PUT_PUBLISH_MAX];
+
+    PH_ASSERT(count <= WAL_PUT_PUBLISH_MAX);
+    for (size_t i = 0; i < count; i++)
+        sets[i] = (struct store_commit){.uploads = items[i].put->uploads,
+                                        .count = items[i].put->upload_count};
+    store_upload_commit_sets(sets, count);
+    for (size_t i = 0; i < count; i++) {
+        items[i].put->upload_count = 0; /* taken */
+        publish_end(&items[i], &sets[i]);
+    }
+}
+
+enum ph_rc wal_put_commit(struct wal_put *p, struct buf *blocks, struct wal_put_result *ret_result,
+                          struct ph_err *err)
+{
+    struct wal_publish item = {.put = p};
+
+    if (wal_put_prepare(p, blocks, err) != PH_OK) {
+        wal_put_abort(p);
+        return err->rc;
+    }
+    wal_put_publish(&item, 1);
+    if (item.rc == PH_OK)
+        *ret_result = item.result;
+    else
+        *err = item.err;
+    return item.rc;
 }

@@ -160,27 +160,54 @@ enum ph_rc store_upload_write(struct store_upload *u, const void *data, size_t l
     return in_store(u->store, u->store->ops->upload_write(u, data, len_bytes, err), err);
 }
 
+enum ph_rc store_upload_finish(struct store_upload *u, struct ph_err *err)
+{
+    return in_store(u->store, u->store->ops->upload_finish(u, err), err);
+}
+
 enum ph_rc store_upload_commit(struct store_upload *u, struct ph_err *err)
 {
     return store_upload_commit_all(&u, 1, err);
 }
 
+void store_upload_commit_sets(struct store_commit *sets, size_t count)
+{
+    struct store *s = NULL;
+
+    for (size_t i = 0; i < count; i++) {
+        sets[i].rc = PH_OK;
+        for (size_t k = 0; k < sets[i].count; k++) {
+            if (s == NULL)
+                s = sets[i].uploads[k]->store;
+            PH_ASSERT(sets[i].uploads[k]->store == s);
+        }
+    }
+    if (s == NULL)
+        return;
+    s->ops->upload_commit(sets, count);
+    for (size_t i = 0; i < count; i++)
+        (void)in_store(s, sets[i].rc, &sets[i].err);
+}
+
 enum ph_rc store_upload_commit_all(struct store_upload *const *uploads, size_t count,
                                    struct ph_err *err)
 {
-    struct store *s;
+    struct store_commit set = {.uploads = uploads, .count = count};
 
-    if (count == 0)
-        return PH_OK;
-    s = uploads[0]->store;
-    for (size_t i = 1; i < count; i++)
-        PH_ASSERT(uploads[i]->store == s);
-    return in_store(s, s->ops->upload_commit(uploads, count, err), err);
+    store_upload_commit_sets(&set, 1);
+    if (set.rc != PH_OK)
+        *err = set.err;
+    return set.rc;
 }
 
 void store_upload_set_replace(struct store_upload *u)
 {
     u->replace = true;
+}
+
+void store_upload_set_expendable(struct store_upload *u)
+{
+    u->expendable = true;
 }
 
 void store_upload_abort(struct store_upload *u)

@@ -6,8 +6,8 @@
  * not change. What a kind of store does is in its struct store_ops (store_posix.c); this file checks
  * keys and dispatches.
  *
- * Life of an upload: store_upload_begin, store_upload_write*, then exactly one of
- * store_upload_commit (durable and visible) or store_upload_abort (nothing remains).
+ * Life of an upload: store_upload_begin, store_upload_write*, store_upload_finish?, then exactly one
+ * of store_upload_commit (durable and visible; also in sets) or store_upload_abort (nothing remains).
  */
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
@@ -100,17 +100,37 @@ MUST_CHECK enum ph_rc store_upload_begin(struct store *s, const char *key,
                                          struct store_upload **ret_upload, struct ph_err *err);
 MUST_CHECK enum ph_rc store_upload_write(struct store_upload *u, const void *data, size_t len_bytes,
                                          struct ph_err *err);
+/*
+ * Nothing more will be written: hand out what is staged and give back its memory, so that many uploads can
+ * wait for their commit. After an error only abort is left.
+ */
+MUST_CHECK enum ph_rc store_upload_finish(struct store_upload *u, struct ph_err *err);
 /* Takes the upload in every case. EXISTS where the key is taken: uploads never replace. */
 MUST_CHECK enum ph_rc store_upload_commit(struct store_upload *u, struct ph_err *err);
+/* Uploads that belong together, and what has become of them. */
+struct store_commit {
+    struct store_upload *const *uploads;
+    size_t count;
+    enum ph_rc rc;     /* filled: OK where all of them are durable and visible */
+    struct ph_err err; /* filled where rc is not OK */
+};
 /*
- * Commit several uploads of one store, visible in the order given, with as few waits for the drive as is
- * safe. Takes all of them in every case. On an error the ones before the failing one may have become
+ * Commit several sets of uploads of one store with as few waits for the drive as is safe: all data, then
+ * all names in the order given, then each folder once. Takes all of them in every case. A set that
+ * fails does not hold up the others; of its uploads the ones before the failing one may have become
  * visible.
  */
+void store_upload_commit_sets(struct store_commit *sets, size_t count);
+/* The same for one set. */
 MUST_CHECK enum ph_rc store_upload_commit_all(struct store_upload *const *uploads, size_t count,
                                               struct ph_err *err);
 /* The commit replaces what is there: for objects that nothing points at yet (debris of a crash). */
 void store_upload_set_replace(struct store_upload *u);
+/*
+ * The commit does not wait for this object's bytes: a machine that stops may leave it empty, cut or with
+ * zeros. For what its readers check and can make again.
+ */
+void store_upload_set_expendable(struct store_upload *u);
 void store_upload_abort(struct store_upload *u); /* NULL is fine */
 
 /* Ranged reads of one object. A store_object may be shared by threads. NOT_FOUND. */

@@ -28,8 +28,8 @@ struct store_ops {
                                struct ph_err *err);
     enum ph_rc (*upload_write)(struct store_upload *u, const void *data, size_t len_bytes,
                                struct ph_err *err);
-    enum ph_rc (*upload_commit)(struct store_upload *const *uploads, size_t count,
-                                struct ph_err *err);
+    enum ph_rc (*upload_finish)(struct store_upload *u, struct ph_err *err);
+    void (*upload_commit)(struct store_commit *sets, size_t count);
     void (*upload_abort)(struct store_upload *u);
 
     enum ph_rc (*object_open)(struct store *s, const char *key, struct store_object **ret_object,
@@ -66,6 +66,7 @@ struct store {
 struct store_upload {
     struct store *store;
     bool replace;
+    bool expendable;
 };
 
 struct store_object {

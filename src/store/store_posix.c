@@ -3,8 +3,9 @@
  * The repository as a folder of a local (or mounted) file system.
  *
  * Objects are files that appear by rename (io/atomic_file.h). A folder that is made is synced into its
- * parent before anything is published in it; because another process may have made it a moment ago
- * and not be done with that, parents that changed lately are synced by everybody who passes them.
+ * parent before anything is published in it. Until then it carries the sticky bit, so that whoever
+ * passes it meanwhile, or after its maker has died, knows that this is still to be done; afterwards
+ * nobody has to do it again.
  * Modes do not depend on the umask. Uploads are in store_posix_upload.c, locks in store_posix_lock.c.
  */
 #include "store/store_posix.h"
@@ -25,7 +26,7 @@
 
 #define BOUNCE_BYTES    ((size_t)MIB)
 #define DIRECT_READ_MIN ((size_t)64 * KIB) /* smaller reads of objects go through the cache */
-#define FRESH_SECONDS   30
+#define UNSETTLED_BIT   ((mode_t)S_ISVTX) /* of a folder: its name may not be on the drive yet */
 #define NAME_TAIL_MAX   255
 
 struct posix_object {
@@ -63,39 +64,44 @@ static enum ph_rc fail(const char *key, struct ph_err *err)
 
 /* ---- folders ---- */
 
-static bool changed_lately(const struct stat *st)
+/* Make a folder with its mode and owner, marked as not settled. Somebody else may be faster. */
+static enum ph_rc dir_make(struct store_posix *s, const char *part, struct ph_err *err)
 {
-    int64_t age_s = time(NULL) - st->st_mtime;
+    mode_t mode = s->dir_mode | UNSETTLED_BIT;
 
-    return age_s < FRESH_SECONDS && age_s > -FRESH_SECONDS;
+    if (mkdir_at(s->root_fd, part, mode, err) != PH_OK)
+        return err->rc == PH_EXISTS ? PH_OK : err->rc;
+    if (fchmodat(s->root_fd, part, mode, 0) != 0) /* the umask has no say */
+        return err_sys(err, errno, "could not set the mode of \"%s\"", part);
+    if (s->give && fchownat(s->root_fd, part, s->uid, s->gid, AT_SYMLINK_NOFOLLOW) != 0)
+        return err_sys(err, errno, "could not set the owner of \"%s\"", part);
+    return PH_OK;
 }
 
-/* One level: part exists afterwards. *st: of the parent on entry, of part on return. */
-static enum ph_rc dir_level(struct store_posix *s, const char *part, struct stat *st,
-                            struct ph_err *err)
+/* One level: part exists afterwards, also when the machine stops. */
+static enum ph_rc dir_level(struct store_posix *s, const char *part, struct ph_err *err)
 {
     AUTO_FREE char *parent = path_dir(part);
-    struct stat parent_st = *st;
-    bool fresh = changed_lately(&parent_st);
+    struct stat st;
 
-    if (fstatat(s->root_fd, part, st, 0) != 0) {
+    if (fstatat(s->root_fd, part, &st, 0) != 0) {
         if (errno != ENOENT)
             return err_sys(err, errno, "could not look at \"%s\"", part);
-        if (mkdir_at(s->root_fd, part, s->dir_mode, err) == PH_OK) {
-            if (fchmodat(s->root_fd, part, s->dir_mode, 0) != 0) /* the umask has no say */
-                return err_sys(err, errno, "could not set the mode of \"%s\"", part);
-            if (s->give && fchownat(s->root_fd, part, s->uid, s->gid, AT_SYMLINK_NOFOLLOW) != 0)
-                return err_sys(err, errno, "could not set the owner of \"%s\"", part);
-        } else if (err->rc != PH_EXISTS) {
+        if (dir_make(s, part, err) != PH_OK)
             return err->rc;
-        }
-        if (fstatat(s->root_fd, part, st, 0) != 0)
+        if (fstatat(s->root_fd, part, &st, 0) != 0)
             return err_sys(err, errno, "could not look at \"%s\"", part);
-        fresh = true;
     }
-    if (!S_ISDIR(st->st_mode))
+    if (!S_ISDIR(st.st_mode))
         return err_sys(err, ENOTDIR, "could not use \"%s\" as a folder", part);
-    return fresh ? fsync_dir_at(s->root_fd, parent, err) : PH_OK;
+    if ((st.st_mode & UNSETTLED_BIT) == 0)
+        return PH_OK;
+    if (fsync_dir_at(s->root_fd, parent, err) != PH_OK)
+        return err->rc;
+    /* Another user's folder stays marked: only its owner can say that it is settled. */
+    if (fchmodat(s->root_fd, part, s->dir_mode, 0) != 0 && errno != EPERM)
+        return err_sys(err, errno, "could not set the mode of \"%s\"", part);
+    return PH_OK;
 }
 
 /* Was this folder made sure of by this process, and is it still there? */
@@ -107,7 +113,7 @@ static bool dir_is_settled(struct store_posix *s, const char *dir)
     (void)pthread_mutex_lock(&s->lock);
     same = s->settled_dir != NULL && strcmp(s->settled_dir, dir) == 0;
     (void)pthread_mutex_unlock(&s->lock);
-    return same && fstatat(s->root_fd, dir, &st, 0) == 0;
+    return same && fstatat(s->root_fd, dir, &st, 0) == 0 && (st.st_mode & UNSETTLED_BIT) == 0;
 }
 
 static void dir_settle(struct store_posix *s, const char *dir)
@@ -122,17 +128,14 @@ enum ph_rc store_posix_make_dirs(struct store_posix *s, const char *key, struct 
 {
     AUTO_FREE char *part = xstrdup(key);
     AUTO_FREE char *dir = path_dir(key);
-    struct stat st;
 
     if (dir_is_settled(s, dir))
         return PH_OK;
-    if (fstat(s->root_fd, &st) != 0)
-        return err_sys(err, errno, "could not look at the repository's folder");
     for (char *slash = strchr(part, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         enum ph_rc rc;
 
         *slash = '\0';
-        rc = dir_level(s, part, &st, err);
+        rc = dir_level(s, part, err);
         *slash = '/';
         if (rc != PH_OK)
             return store_posix_explain(err);
@@ -518,6 +521,7 @@ static const struct store_ops posix_ops = {
     .sweep = posix_sweep,
     .upload_begin = store_posix_upload_begin,
     .upload_write = store_posix_upload_write,
+    .upload_finish = store_posix_upload_finish,
     .upload_commit = store_posix_upload_commit,
     .upload_abort = store_posix_upload_abort,
     .object_open = posix_object_open,

@@ -65,8 +65,9 @@ enum ph_rc store_posix_upload_begin(struct store *s, const char *key,
 enum ph_rc store_posix_upload_write(struct store_upload *u, const void *data, size_t len_bytes,
                                     struct ph_err *err);
 /* Likewise. */
-enum ph_rc store_posix_upload_commit(struct store_upload *const *uploads, size_t count,
-                                     struct ph_err *err);
+enum ph_rc store_posix_upload_finish(struct store_upload *u, struct ph_err *err);
+/* Likewise. */
+void store_posix_upload_commit(struct store_commit *sets, size_t count);
 /* Likewise. */
 void store_posix_upload_abort(struct store_upload *u);
 

@@ -5,9 +5,12 @@
  * What stays below SMALL_BYTES is kept in memory and written in one piece; more goes to a
  * background writer, direct where that is possible. Writers are kept and used again, so that a
  * stream of uploads sets up one ring. Several uploads are committed together: all data to the drive,
- * then all names, then each folder once.
+ * then all names, then each folder once. The bytes of an expendable upload are only sent on their way:
+ * where the file system's journal orders them before the name, they are as safe as the others, and
+ * elsewhere their reader has to notice.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "base/log.h"
@@ -29,6 +32,7 @@ struct posix_upload {
     size_t small_len;
     struct writer *writer; /* NULL while everything is in small */
     struct writer_file *writing;
+    bool finished; /* everything is written, nothing is staged */
 };
 
 static struct posix_upload *upload_of(struct store_upload *u)
@@ -144,32 +148,57 @@ static enum ph_rc finish_data(struct posix_upload *u, struct ph_err *err)
 {
     enum ph_rc rc;
 
+    if (u->finished)
+        return PH_OK;
     if (u->writer == NULL)
         rc = write_full(u->file.fd, u->small, u->small_len, err);
     else if (u->writing == NULL)
         return err_set(err, PH_BUG, "upload of \"%s\" is committed after an error", u->key);
     else
         rc = writer_finish(u->writer, steal_ptr(u->writing), UINT64_MAX, false, err);
-    return rc == PH_OK ? PH_OK : upload_fail(u, err);
+    if (rc != PH_OK)
+        return upload_fail(u, err);
+    u->finished = true;
+    free(steal_ptr(u->small));
+    if (u->writer != NULL)
+        writer_give(store_posix_of(u->base.store), steal_ptr(u->writer));
+    return PH_OK;
 }
 
-static enum ph_rc publish(struct store_upload *const *uploads, size_t count, size_t *ret_visible,
-                          struct ph_err *err)
+enum ph_rc store_posix_upload_finish(struct store_upload *base, struct ph_err *err)
 {
-    for (size_t i = 0; i < count; i++)
-        if (finish_data(upload_of(uploads[i]), err) != PH_OK)
+    return finish_data(upload_of(base), err);
+}
+
+static enum ph_rc sync_data(struct posix_upload *u, struct ph_err *err)
+{
+    if (u->base.expendable) {
+        (void)sync_file_range(u->file.fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+        return PH_OK;
+    }
+    return fsync_fd(u->file.fd, err) == PH_OK ? PH_OK : upload_fail(u, err);
+}
+
+/* The expendable ones first: what they have sent on its way travels with the others' sync. */
+static enum ph_rc set_sync(const struct store_commit *set, bool expendable, struct ph_err *err)
+{
+    for (size_t i = 0; i < set->count; i++)
+        if (set->uploads[i]->expendable == expendable &&
+            (finish_data(upload_of(set->uploads[i]), err) != PH_OK ||
+             sync_data(upload_of(set->uploads[i]), err) != PH_OK))
             return err->rc;
-    for (size_t i = 0; i < count; i++)
-        if (fsync_fd(upload_of(uploads[i])->file.fd, err) != PH_OK)
-            return upload_fail(upload_of(uploads[i]), err);
-    for (size_t i = 0; i < count; i++) {
-        struct posix_upload *u = upload_of(uploads[i]);
+    return PH_OK;
+}
+
+static enum ph_rc set_rename(const struct store_commit *set, struct ph_err *err)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        struct posix_upload *u = upload_of(set->uploads[i]);
 
         if (atomic_file_commit_unsynced(
                 &u->file, u->base.replace ? ATOMIC_FILE_REPLACE : ATOMIC_FILE_NOREPLACE, err) !=
             PH_OK)
             return store_posix_explain(err);
-        *ret_visible = i + 1;
     }
     return PH_OK;
 }
@@ -182,23 +211,39 @@ static bool same_folder(const char *a, const char *b)
     return a_len == b_len && memcmp(a, b, a_len) == 0;
 }
 
-enum ph_rc store_posix_upload_commit(struct store_upload *const *uploads, size_t count,
-                                     struct ph_err *err)
+/* The folders of a set whose names are there; synced, *synced: the last one that was. */
+static enum ph_rc set_sync_dirs(const struct store_commit *set, const char **synced,
+                                struct ph_err *err)
 {
-    size_t visible = 0;
-    enum ph_rc rc = publish(uploads, count, &visible, err);
+    for (size_t i = 0; i < set->count; i++) {
+        struct posix_upload *u = upload_of(set->uploads[i]);
 
-    for (size_t i = 0; rc == PH_OK && i < visible; i++) {
-        struct posix_upload *u = upload_of(uploads[i]);
-
-        if (i > 0 && same_folder(u->key, upload_of(uploads[i - 1])->key))
+        if (*synced != NULL && same_folder(u->key, *synced))
             continue;
         if (store_posix_sync_dir(store_posix_of(u->base.store), u->key, err) != PH_OK)
-            rc = upload_fail(u, err);
+            return upload_fail(u, err);
+        *synced = u->key;
     }
+    return PH_OK;
+}
+
+void store_posix_upload_commit(struct store_commit *sets, size_t count)
+{
+    const char *synced = NULL;
+
+    for (int round = 0; round < 2; round++)
+        for (size_t i = 0; i < count; i++)
+            if (sets[i].rc == PH_OK)
+                sets[i].rc = set_sync(&sets[i], round == 0, &sets[i].err);
     for (size_t i = 0; i < count; i++)
-        store_posix_upload_abort(uploads[i]);
-    return rc;
+        if (sets[i].rc == PH_OK)
+            sets[i].rc = set_rename(&sets[i], &sets[i].err);
+    for (size_t i = 0; i < count; i++)
+        if (sets[i].rc == PH_OK)
+            sets[i].rc = set_sync_dirs(&sets[i], &synced, &sets[i].err);
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < sets[i].count; k++)
+            store_posix_upload_abort(sets[i].uploads[k]);
 }
 
 /* Frees; what is not committed goes away. */

@@ -183,8 +183,9 @@ static void impossible_values_are_refused(void **state)
         uint64_t value;
     } cases[] = {
         {"wrong magic", 0, 1, 'X'},
-        {"version 0", 8, 2, 0},
-        {"version 2 is newer", 8, 2, 2},
+        {"an old version", 8, 2, 0},
+        {"an old version", 8, 2, 1},
+        {"version 3 is newer", 8, 2, 3},
         {"version 12 is none", 10, 2, 12},
         {"unknown flags", 12, 4, 0x20},
         {"expected 5", 16, 8, 5},

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include "base/buf.h"
 #include "base/num.h"
@@ -322,6 +323,76 @@ static void commit_all_shows_them_in_order(void **state)
     assert_true(object_is(f->store, "g/segment", "old", 3));
 }
 
+static struct store_upload *upload_of_text(struct store *s, const char *key, const char *text)
+{
+    struct store_upload *u;
+    struct ph_err err;
+
+    assert_int_equal(store_upload_begin(s, key, &u, &err), PH_OK);
+    assert_int_equal(store_upload_write(u, text, strlen(text), &err), PH_OK);
+    return u;
+}
+
+static void sets_fail_one_by_one(void **state)
+{
+    struct fixture *f = *state;
+    struct store_upload *u[3][2];
+    struct store_commit sets[3];
+    struct ph_err err;
+
+    assert_int_equal(store_put(f->store, "h/1", "old", 3, true, &err), PH_OK);
+    for (int i = 0; i < 3; i++) {
+        AUTO_FREE char *blocks = xasprintf("h/%d.blocks", i);
+        AUTO_FREE char *segment = xasprintf("h/%d", i);
+
+        u[i][0] = upload_of_text(f->store, blocks, "blocks");
+        u[i][1] = upload_of_text(f->store, segment, "new");
+        store_upload_set_expendable(u[i][0]);
+        assert_int_equal(store_upload_finish(u[i][1], &err), PH_OK);
+        sets[i] = (struct store_commit){.uploads = u[i], .count = 2};
+        assert_false(object_is(f->store, segment, "new", 3)); /* finished is not there */
+    }
+    store_upload_commit_sets(sets, 3);
+    assert_int_equal(sets[0].rc, PH_OK);
+    assert_int_equal(sets[1].rc, PH_EXISTS);
+    assert_non_null(strstr(sets[1].err.text, f->dir));
+    assert_int_equal(sets[2].rc, PH_OK);
+    assert_true(object_is(f->store, "h/0", "new", 3));
+    assert_true(object_is(f->store, "h/1", "old", 3));
+    assert_true(object_is(f->store, "h/2", "new", 3));
+    assert_true(object_is(f->store, "h/2.blocks", "blocks", 6));
+    store_upload_commit_sets(sets, 0);
+}
+
+static mode_t folder_mode(const struct fixture *f, const char *folder)
+{
+    AUTO_FREE char *path = xasprintf("%s/%s", f->dir, folder);
+    struct stat st;
+
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_mode & 07777;
+}
+
+/* A folder whose maker has died before its name was on the drive says so until somebody has seen to it. */
+static void folder_that_is_not_settled_is_seen_to(void **state)
+{
+    struct fixture *f = *state;
+    AUTO_FREE char *path = xasprintf("%s/m/n", f->dir);
+    struct store *again;
+    struct store_opts opts = {.url = f->dir};
+    struct ph_err err;
+    mode_t settled;
+
+    assert_int_equal(store_put(f->store, "m/n/o", "1", 1, true, &err), PH_OK);
+    settled = folder_mode(f, "m/n");
+    assert_int_equal(settled & S_ISVTX, 0);
+    assert_int_equal(chmod(path, settled | S_ISVTX), 0);
+    assert_int_equal(store_open(&opts, &again, &err), PH_OK);
+    assert_int_equal(store_put(again, "m/n/p", "1", 1, true, &err), PH_OK);
+    assert_int_equal(folder_mode(f, "m/n"), settled);
+    store_close(again);
+}
+
 static void sweep_takes_the_dead_only(void **state)
 {
     struct fixture *f = *state;
@@ -528,6 +599,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(modes_do_not_follow_the_umask, setup, teardown),
         cmocka_unit_test_setup_teardown(concurrent_writers_of_one_key, setup, teardown),
         cmocka_unit_test_setup_teardown(commit_all_shows_them_in_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(sets_fail_one_by_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(folder_that_is_not_settled_is_seen_to, setup, teardown),
         cmocka_unit_test_setup_teardown(sweep_takes_the_dead_only, setup, teardown),
         cmocka_unit_test_setup_teardown(lock_ends_with_its_process, setup, teardown),
         cmocka_unit_test_setup_teardown(a_lock_can_be_taken_away, setup, teardown),

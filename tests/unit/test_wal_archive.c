@@ -6,12 +6,16 @@
 
 #include "io_scratch.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 
 #include "base/buf.h"
 #include "base/num.h"
 #include "base/timeutil.h"
+#include "codec/checksum.h"
+#include "format/block_summary_codec.h"
+#include "format/wal_check.h"
 #include "repo/catalogue.h"
 #include "repo/repo_keys.h"
 #include "repo/wal_listing.h"
@@ -232,6 +236,22 @@ static void other_content_is_refused(void **state)
     assert_int_equal(get(f, segment(5), &a, &err), PH_OK);
 }
 
+/* A summary that says one thing, as wal_put wants it. */
+static void encode_summary(struct buf *out)
+{
+    struct wal_build w = wb_new(15, 1);
+    struct wal_check_opts opts = {0};
+    struct block_summary s;
+    struct ph_err err;
+
+    buf_init(out, MIB);
+    (void)wb_add_block(&w, 99, 1);
+    assert_int_equal(wal_segment_check(w.bytes, SEG_BYTES, &opts, NULL, &s, &err), PH_OK);
+    assert_int_equal(block_summary_encode(&s, out, &err), PH_OK);
+    block_summary_release(&s);
+    wb_free(&w);
+}
+
 /* The one that is refused takes its own summary away again. */
 static void summary_of_the_refused_goes(void **state)
 {
@@ -249,13 +269,119 @@ static void summary_of_the_refused_goes(void **state)
     struct buf blocks;
     uint64_t size;
 
-    buf_init(&blocks, 100);
-    buf_add_str(&blocks, "theirs");
+    encode_summary(&blocks);
     assert_int_equal(wal_put_begin(&f->archive, &opts, &p, &err), PH_OK);
     assert_int_equal(put(f, segment(5), &a, NULL, &err), PH_OK); /* between begin and commit */
     assert_int_equal(wal_put_commit(p, &blocks, &result, &err), PH_REFUSED);
     assert_int_equal(store_stat(f->store, key.text, &size, &err), PH_NOT_FOUND);
     buf_release(&blocks);
+}
+
+static struct wal_put *prepared(struct fixture *f, uint64_t segno, const uint8_t *bytes,
+                                bool with_blocks)
+{
+    struct wal_put_opts opts = {.name = segment(segno), .bytes = bytes, .len_bytes = SEG_BYTES};
+    struct wal_put *p;
+    struct ph_err err;
+    struct buf blocks;
+
+    encode_summary(&blocks);
+    assert_int_equal(wal_put_begin(&f->archive, &opts, &p, &err), PH_OK);
+    wal_put_ready(p, SEG_BYTES / 3);
+    wal_put_ready(p, SEG_BYTES);
+    assert_int_equal(wal_put_prepare(p, with_blocks ? &blocks : NULL, &err), PH_OK);
+    buf_release(&blocks);
+    return p;
+}
+
+/* Prepared is not there; published together, each is judged for itself. */
+static void several_are_published_together(void **state)
+{
+    struct fixture *f = *state;
+    AUTO_FREE uint8_t *mine = make_bytes(SEG_BYTES, 1);
+    AUTO_FREE uint8_t *theirs = make_bytes(SEG_BYTES, 2);
+    struct content a = {mine, SEG_BYTES, CODEC_NONE, false};
+    struct content b = {theirs, SEG_BYTES, CODEC_NONE, false};
+    struct wal_publish items[4] = {{0}};
+    struct wal_object head;
+    struct ph_err err;
+
+    for (unsigned i = 0; i < 4; i++)
+        items[i].put = prepared(f, i, mine, i != 3);
+    assert_int_equal(wal_archive_head(&f->archive, segment(0), &head, &err), PH_NOT_FOUND);
+    assert_int_equal(put(f, segment(1), &b, NULL, &err), PH_OK); /* other bytes were faster */
+    assert_int_equal(put(f, segment(2), &a, NULL, &err), PH_OK); /* the same bytes were faster */
+    wal_put_publish(items, 4);
+    assert_int_equal(items[0].rc, PH_OK);
+    assert_false(items[0].result.was_there);
+    assert_int_equal(items[1].rc, PH_REFUSED);
+    assert_non_null(strstr(items[1].err.text, segment(1)));
+    assert_int_equal(items[2].rc, PH_OK);
+    assert_true(items[2].result.was_there);
+    assert_int_equal(items[3].rc, PH_OK);
+    assert_int_equal(get(f, segment(0), &a, &err), PH_OK);
+    assert_int_equal(get(f, segment(1), &b, &err), PH_OK);
+    assert_int_equal(get(f, segment(3), &a, &err), PH_OK);
+}
+
+static void prepared_and_aborted_leaves_nothing(void **state)
+{
+    struct fixture *f = *state;
+    AUTO_FREE uint8_t *mine = make_bytes(SEG_BYTES, 1);
+    struct repo_key key = repo_key_wal_prefix("main", 15, 1, segment(0));
+    AUTO_FREE char *dir = xasprintf("%s/%s", f->dir, key.text);
+    struct dirent *e;
+    DIR *d;
+
+    wal_put_abort(prepared(f, 0, mine, true));
+    d = opendir(dir);
+    assert_non_null(d);
+    while ((e = readdir(d)) != NULL)
+        assert_true(strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0);
+    (void)closedir(d);
+}
+
+/*
+ * What a machine that stops may leave of a summary that nobody waited for, and what a pusher of other
+ * bytes may: empty, cut, zeros, another segment's.
+ */
+static void summary_that_was_lost_is_noticed(void **state)
+{
+    struct fixture *f = *state;
+    AUTO_FREE char *name = xasprintf("%s.blocks", segment(WB_SEGNO));
+    struct repo_key key = repo_key_wal_file("main", 15, 1, name);
+    struct wal_build w = wb_new(15, 1);
+    struct content c = {w.bytes, SEG_BYTES, CODEC_NONE, false};
+    static const uint8_t zeros[4096];
+    struct block_summary s;
+    struct ph_err err;
+    struct buf other;
+
+    (void)wb_add_block(&w, 16384, 7);
+    (void)wb_add_block(&w, 16384, 9);
+    f->archive.id.system_identifier = WB_SYSID;
+    assert_int_equal(put(f, segment(WB_SEGNO), &c, NULL, &err), PH_OK);
+    encode_summary(&other); /* sound, of this place and system, but of other bytes */
+    for (int i = 0; i < 6; i++) {
+        size_t len = i == 0   ? 0
+                     : i == 1 ? other.len_bytes / 2
+                              : other.len_bytes;
+        uint8_t sha256[32] = {0};
+        const uint8_t *bytes = i == 2 ? zeros : other.data;
+
+        if (i == 4)
+            memset(sha256, 7, sizeof sha256);
+        if (i == 5) /* of the right bytes: what it says is believed */
+            sha256_of(w.bytes, SEG_BYTES, sha256);
+        if (i >= 3)
+            block_summary_seal(other.data, other.len_bytes, sha256);
+        assert_int_equal(store_put(f->store, key.text, bytes, len, false, &err), PH_OK);
+        assert_int_equal(wal_archive_summary(&f->archive, 1, WB_SEGNO, &s, &err), PH_OK);
+        assert_int_equal(s.record_count, i == 5 ? 1 : 2);
+        block_summary_release(&s);
+    }
+    buf_release(&other);
+    wb_free(&w);
 }
 
 /* Damaged or absent: the segment tells the same. */
@@ -569,6 +695,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(same_content_again_writes_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(other_content_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(summary_of_the_refused_goes, setup, teardown),
+        cmocka_unit_test_setup_teardown(several_are_published_together, setup, teardown),
+        cmocka_unit_test_setup_teardown(prepared_and_aborted_leaves_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(summary_that_was_lost_is_noticed, setup, teardown),
         cmocka_unit_test_setup_teardown(summary_is_made_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(partial_and_whole_are_two_files, setup, teardown),
         cmocka_unit_test_setup_teardown(names_that_are_none, setup, teardown),

@@ -106,7 +106,8 @@ static void save_notes(struct push_call *c)
 static void push_backlog(struct push_call *c, struct archive_push_result *result)
 {
     AUTO_FREE char *wal_dir = path_dir(c->path);
-    uint64_t jobs_max = MAX_OF(BATCH_MEMORY_BYTES / c->archive.id.wal_segment_size, 1);
+    /* A segment and its compressed form, which may be as long. */
+    uint64_t jobs_max = MAX_OF(BATCH_MEMORY_BYTES / 2 / c->archive.id.wal_segment_size, 1);
     struct push_how how = c->how;
     struct push_batch_opts opts = {
         .how = &how,

@@ -219,18 +219,18 @@ static enum ph_rc compare(const struct push_how *how, const struct wal_name *par
     return err->rc;
 }
 
-static enum ph_rc store(const struct push_how *how, const struct wal_name *parsed,
-                        const struct push_from *from, struct push_outcome *out, struct ph_err *err)
+static enum ph_rc prepare(const struct push_how *how, const struct wal_name *parsed,
+                          const struct push_from *from, size_t len_bytes, struct wal_put **ret_put,
+                          struct ph_err *err)
 {
     struct wal_put_opts opts = {
         .name = from->name,
         .bytes = from->bytes,
-        .len_bytes = (size_t)out->raw_bytes,
+        .len_bytes = len_bytes,
         .compress = how->compress,
         .compress_level = how->compress_level,
         .parallel = how->parallel,
     };
-    struct wal_put_result put;
     struct wal_put *p;
     struct buf blocks;
     enum ph_rc rc;
@@ -238,44 +238,43 @@ static enum ph_rc store(const struct push_how *how, const struct wal_name *parse
     if (wal_put_begin(how->archive, &opts, &p, err) != PH_OK)
         return err->rc;
     buf_init(&blocks, SUMMARY_BYTES_MAX);
-    rc = read_file(from->fd, from->bytes, opts.len_bytes, p, err);
+    rc = read_file(from->fd, from->bytes, len_bytes, p, err);
     if (rc == PH_OK)
-        rc = check_content(how->archive, parsed, from, opts.len_bytes, &blocks, err);
-    if (rc != PH_OK) {
-        wal_put_abort(p);
-    } else {
+        rc = check_content(how->archive, parsed, from, len_bytes, &blocks, err);
+    if (rc == PH_OK) {
         bool with_blocks = parsed->kind == WAL_NAME_SEGMENT && blocks.len_bytes > 0;
 
-        rc = wal_put_commit(p, with_blocks ? &blocks : NULL, &put, err);
+        rc = wal_put_prepare(p, with_blocks ? &blocks : NULL, err);
     }
     buf_release(&blocks);
-    if (rc != PH_OK)
-        return rc;
-    out->was_there = put.was_there;
-    out->stored_bytes = put.stored_bytes;
-    memcpy(out->sha256, put.sha256, sizeof out->sha256);
-    return PH_OK;
+    if (rc == PH_OK)
+        *ret_put = p;
+    else
+        wal_put_abort(p);
+    return rc;
 }
 
-static enum ph_rc compare_or_store(const struct push_how *how, const struct wal_name *parsed,
-                                   const char *path, struct push_buffer *buffer,
-                                   struct push_outcome *out, struct ph_err *err)
+static enum ph_rc compare_or_prepare(const struct push_how *how, const char *path,
+                                     struct push_buffer *buffer, struct wal_put **ret_put,
+                                     struct push_outcome *out, struct ph_err *err)
 {
     struct push_from from = {.name = path_base(path)};
+    struct wal_name parsed;
     struct wal_object head;
     AUTO_FD fd = -1;
 
-    if (open_file(how->archive, parsed, path, &fd, out, err) != PH_OK)
+    if (wal_name_parse(from.name, how->archive->id.wal_segment_size, &parsed, err) != PH_OK ||
+        open_file(how->archive, &parsed, path, &fd, out, err) != PH_OK)
         return err->rc;
     buffer_need(buffer, (size_t)out->raw_bytes);
     from.fd = fd;
     from.bytes = buffer->bytes;
     switch (wal_archive_head(how->archive, from.name, &head, err)) {
     case PH_OK:
-        return compare(how, parsed, &head, &from, out, err);
+        return compare(how, &parsed, &head, &from, out, err);
     case PH_NOT_FOUND:
         from.path = path;
-        return store(how, parsed, &from, out, err);
+        return prepare(how, &parsed, &from, (size_t)out->raw_bytes, ret_put, err);
     case PH_CORRUPT:
         return err_hint(err, "Move the damaged object out of the repository, then this file is "
                              "stored anew.");
@@ -284,19 +283,76 @@ static enum ph_rc compare_or_store(const struct push_how *how, const struct wal_
     }
 }
 
+/* The path in front of what went wrong with it. */
+static enum ph_rc in_file(const char *path, struct ph_err *err)
+{
+    AUTO_FREE char *shown = str_escape(path);
+
+    return err_ctx(err, "\"%s\"", shown);
+}
+
+enum ph_rc push_prepare(const struct push_how *how, const char *path, struct push_buffer *buffer,
+                        struct wal_put **ret_put, struct push_outcome *ret_outcome,
+                        struct ph_err *err)
+{
+    struct push_outcome out = {0};
+    struct wal_put *put = NULL;
+
+    if (compare_or_prepare(how, path, buffer, &put, &out, err) != PH_OK)
+        return in_file(path, err);
+    *ret_put = put;
+    *ret_outcome = out;
+    return PH_OK;
+}
+
+static void item_end(struct push_item *item, const struct wal_publish *p)
+{
+    item->put = NULL;
+    item->rc = p->rc;
+    if (p->rc != PH_OK) {
+        item->err = p->err;
+        (void)in_file(item->path, &item->err);
+        return;
+    }
+    item->out.was_there = p->result.was_there;
+    item->out.stored_bytes = p->result.stored_bytes;
+    memcpy(item->out.sha256, p->result.sha256, sizeof item->out.sha256);
+}
+
+void push_publish(struct push_item *items, size_t count)
+{
+    struct wal_publish publish[WAL_PUT_PUBLISH_MAX];
+    size_t places[WAL_PUT_PUBLISH_MAX];
+    size_t used = 0;
+    struct ph_err unused;
+
+    PH_ASSERT(count <= WAL_PUT_PUBLISH_MAX);
+    for (size_t i = 0; i < count; i++) {
+        if (items[i].rc != PH_OK || items[i].put == NULL)
+            continue;
+        places[used] = i;
+        publish[used++] = (struct wal_publish){.put = items[i].put};
+    }
+    wal_put_publish(publish, used);
+    for (size_t i = 0; i < used; i++)
+        item_end(&items[places[i]], &publish[i]);
+    for (size_t i = 0; i < count; i++)
+        if (items[i].rc == PH_OK &&
+            file_facts_at(AT_FDCWD, items[i].path, &items[i].out.after, &unused) != PH_OK)
+            items[i].out.after = (struct file_facts){0}; /* stored it is; only not to be noted */
+}
+
 enum ph_rc push_file(const struct push_how *how, const char *path, struct push_buffer *buffer,
                      struct push_outcome *ret_outcome, struct ph_err *err)
 {
-    AUTO_FREE char *shown = str_escape(path);
-    struct push_outcome out = {0};
-    struct wal_name parsed;
-    struct ph_err unused;
+    struct push_item item = {.path = path};
 
-    if (wal_name_parse(path_base(path), how->archive->id.wal_segment_size, &parsed, err) != PH_OK ||
-        compare_or_store(how, &parsed, path, buffer, &out, err) != PH_OK)
-        return err_ctx(err, "\"%s\"", shown);
-    if (file_facts_at(AT_FDCWD, path, &out.after, &unused) != PH_OK)
-        out.after = (struct file_facts){0}; /* stored it is; only not to be noted */
-    *ret_outcome = out;
-    return PH_OK;
+    if (push_prepare(how, path, buffer, &item.put, &item.out, err) != PH_OK)
+        return err->rc;
+    push_publish(&item, 1);
+    if (item.rc == PH_OK)
+        *ret_outcome = item.out;
+    else
+        *err = item.err;
+    return item.rc;
 }
