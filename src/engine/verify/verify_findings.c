@@ -230,16 +230,6 @@ void verify_finding_restorable(struct verify_findings *f, uint32_t number, const
     (void)pthread_mutex_unlock(&f->lock);
 }
 
-uint64_t verify_findings_total(struct verify_findings *f)
-{
-    uint64_t total;
-
-    (void)pthread_mutex_lock(&f->lock);
-    total = f->total;
-    (void)pthread_mutex_unlock(&f->lock);
-    return total;
-}
-
 /* ---- the end ---- */
 
 static void add_label(struct verify_finding *v, const char *label)

@@ -48,8 +48,6 @@ void verify_finding_for_backups_only(struct verify_findings *f, uint32_t number)
 void verify_finding_restorable(struct verify_findings *f, uint32_t number, const char *fmt, ...)
     PRINTF_LIKE(3, 4);
 
-uint64_t verify_findings_total(struct verify_findings *f);
-
 /*
  * The end: drop what is about backups that are gone, write the sentences, hand over to the result.
  *

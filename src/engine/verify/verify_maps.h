@@ -41,6 +41,7 @@ struct pack_map {
     struct pack_map *older;
 };
 
+/* Empty. budget_bytes: of maps that nobody holds. */
 struct verify_maps *verify_maps_new(struct verify_job *job, uint64_t budget_bytes);
 void verify_maps_free(struct verify_maps *m); /* NULL is fine */
 

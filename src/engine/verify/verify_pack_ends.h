@@ -26,6 +26,7 @@ struct pack_tail {
 
 void pack_tail_release(struct pack_tail *t);
 
+/* The pack's key in the repository. Pure. */
 struct repo_key pack_slot_key(const struct verify_job *job, const struct pack_slot *slot);
 
 /*

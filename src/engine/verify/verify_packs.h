@@ -44,6 +44,7 @@ struct bad_frame {
     uint32_t finding;
 };
 
+/* Without slots; to be frozen once they are there. */
 struct verify_packs *verify_packs_new(struct verify_job *job);
 void verify_packs_free(struct verify_packs *p); /* NULL is fine */
 
@@ -55,10 +56,13 @@ void verify_packs_add(struct verify_packs *p, const struct manifest_reader *r, s
 /* No more are added; sorts. Slots have their final numbers from now on. */
 void verify_packs_freeze(struct verify_packs *p);
 
+/* How many there are; they are numbered from 0. */
 size_t verify_packs_slots(const struct verify_packs *p);
+/* slot: below the number of slots. */
 struct pack_slot *verify_packs_slot(struct verify_packs *p, size_t slot);
 /* Number of the slot of a pack that was added. */
 size_t verify_packs_find(const struct verify_packs *p, const char *run, uint32_t sequence);
+/* Packs and their bytes together. */
 void verify_packs_count(const struct verify_packs *p, uint64_t *ret_packs, uint64_t *ret_bytes);
 
 #endif

@@ -42,6 +42,7 @@ MUST_CHECK enum ph_rc verify_stream_take(struct verify_stream *s, size_t len_byt
 /* The next bytes are not needed. A read that failed among them is ignored. */
 void verify_stream_skip(struct verify_stream *s, uint64_t len_bytes);
 
+/* Offset of the next byte to be taken. */
 uint64_t verify_stream_at(const struct verify_stream *s);
 /* Everything up to the end was read, and went through sha. */
 bool verify_stream_complete(const struct verify_stream *s);
