@@ -11,10 +11,12 @@
 #include "base/mem.h"
 #include "cli/backup_view.h"
 #include "cli/command_common.h"
+#include "cli/drill_view.h"
 #include "cli/info_view.h"
 #include "cli/output.h"
 #include "engine/setup/inventory.h"
 #include "repo/catalogue.h"
+#include "repo/drill_record.h"
 
 struct name_list {
     char **names;
@@ -105,6 +107,26 @@ MUST_CHECK static enum ph_rc show_all(struct command_run *run, struct store *sto
     return PH_OK;
 }
 
+/* Its last restore drill, where there was one that can be read. */
+static void show_drill(struct command_run *run, struct store *store, const char *label, json_t *obj)
+{
+    struct drill_info drill;
+    struct ph_err ignored;
+
+    if (drill_record_load(store, cfg_str(run->cfg, OPT_CLUSTER), label, &drill, &ignored) != PH_OK)
+        return;
+    if (obj != NULL) {
+        json_t *one = json_object();
+
+        drill_view_json(&drill, one);
+        (void)json_object_set_new(obj, "drill", one);
+    } else {
+        buf_add_u8(&run->text, '\n');
+        drill_view_text(&drill, &run->text);
+    }
+    drill_info_release(&drill);
+}
+
 MUST_CHECK static enum ph_rc show_backup(struct command_run *run, struct store *store,
                                          const char *label, struct ph_err *err)
 {
@@ -126,9 +148,11 @@ MUST_CHECK static enum ph_rc show_backup(struct command_run *run, struct store *
     if (run->json) {
         obj = json_object();
         backup_view_json(&b, true, obj);
+        show_drill(run, store, b.label, obj);
         (void)json_object_set_new(run->result, "backup", obj);
     } else {
         backup_view_text(&b, 0, &run->text);
+        show_drill(run, store, b.label, NULL);
     }
     backup_info_release(&b);
     return PH_OK;

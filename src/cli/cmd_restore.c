@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "base/timeutil.h"
 #include "cli/command_common.h"
+#include "cli/drill_commands.h"
 #include "cli/progress.h"
 #include "cli/restore_target.h"
 #include "engine/restore/restore.h"
@@ -145,10 +146,9 @@ static void report_left_out_text(struct command_run *run, const struct restore_r
 
     if (r->left_out_count == 0)
         return;
-    buf_printf(&run->text,
-               "%zu databases have no content (%" PRIu64 " files, %s); after recovery, run:\n",
-               r->left_out_count, r->sparse_files,
-               num_format_size(r->sparse_bytes, size, sizeof size));
+    buf_printf(
+        &run->text, "%zu databases have no content (%" PRIu64 " files, %s); after recovery, run:\n",
+        r->left_out_count, r->sparse_files, num_format_size(r->sparse_bytes, size, sizeof size));
     for (size_t i = 0; i < r->left_out_count; i++) {
         named = named && r->left_out[i].name != NULL;
         if (r->left_out[i].name == NULL)
@@ -288,7 +288,11 @@ enum ph_rc cmd_restore(struct command_run *run, struct ph_err *err)
         .waldir = cfg_str(cfg, OPT_WALDIR),
         .config_dir = cfg_str(cfg, OPT_CONFIG_DIR),
     };
-    enum ph_rc rc = check_options(run, err);
+    enum ph_rc rc;
+
+    if (cfg_str(cfg, OPT_TABLE) != NULL)
+        return drill_command_table(run, err);
+    rc = check_options(run, err);
 
     if (rc != PH_OK || command_require_repo(run, err) != PH_OK ||
         restore_target_read(cfg, &opts.target, err) != PH_OK)

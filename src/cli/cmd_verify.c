@@ -13,6 +13,7 @@
 #include "base/num.h"
 #include "base/str.h"
 #include "cli/command_common.h"
+#include "cli/drill_commands.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "engine/verify/verify.h"
@@ -193,6 +194,8 @@ enum ph_rc cmd_verify(struct command_run *run, struct ph_err *err)
         .workers = (unsigned)cfg_u64(cfg, OPT_WORKERS),
     };
 
+    if (cfg_str(cfg, OPT_DRILL) != NULL)
+        return drill_command_verify(run, err);
     if (command_require_repo(run, err) != PH_OK)
         return err->rc;
     if (opts.label != NULL && !backup_label_valid(opts.label))

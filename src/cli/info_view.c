@@ -12,6 +12,7 @@
 #include "base/num.h"
 #include "base/timeutil.h"
 #include "cli/backup_view.h"
+#include "cli/drill_view.h"
 #include "cli/output.h"
 #include "format/wal_name.h"
 
@@ -121,6 +122,12 @@ void info_view_json(const struct inventory *v, json_t *obj)
 
         backup_view_json(&v->catalogue.backups[i], false, one);
         jsonx_set_bool(one, "restorable", v->restorable[i]);
+        if (v->drills[i].time_us != 0) {
+            json_t *drill = json_object();
+
+            drill_view_json(&v->drills[i], drill);
+            (void)json_object_set_new(one, "drill", drill);
+        }
         (void)json_array_append_new(backups, one);
     }
     for (size_t i = 0; i < v->catalogue.damaged_count; i++) {
@@ -178,6 +185,13 @@ static void backups_text(const struct inventory *v, struct buf *out)
     }
     table_print(&t, 2, out);
     table_release(&t);
+    for (size_t i = 0; i < v->catalogue.backup_count; i++) {
+        if (v->drills[i].time_us == 0)
+            continue;
+        buf_printf(out, "  %s  ", v->catalogue.backups[i].label);
+        drill_view_line(&v->drills[i], out);
+        buf_add_u8(out, '\n');
+    }
 }
 
 static void add_range(struct table *t, const struct wal_listing *l, const char *head,

@@ -29,6 +29,7 @@ static const char *const changed_by_words[] = {"auto", "wal", "lsn", NULL};
 static const char *const checkpoint_words[] = {"spread", "fast", NULL};
 static const char *const checksums_words[] = {"auto", "off", NULL};
 static const char *const compress_words[] = {"none", "lz4", "zstd", NULL};
+static const char *const table_format_words[] = {"custom", "plain", NULL};
 static const char *const priority_words[] = {"low", "normal", NULL};
 static const char *const engine_words[] = {"auto", "uring", "threads", NULL};
 static const char *const action_words[] = {"pause", "promote", "shutdown", NULL};
@@ -509,7 +510,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .name = "target-time",
             .type = OPT_TYPE_TIME,
             .group = GROUP_TARGET,
-            .commands = BIT_RESTORE,
+            .commands = BIT_RESTORE | BIT_VERIFY,
             .placeholder = "TIME",
             .help_text =
                 "Recover to this moment, ISO 8601 with an offset: \"2026-11-30 14:03:00+01\" or "
@@ -521,7 +522,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .name = "target-xid",
             .type = OPT_TYPE_INT,
             .group = GROUP_TARGET,
-            .commands = BIT_RESTORE,
+            .commands = BIT_RESTORE | BIT_VERIFY,
             .placeholder = "XID",
             .min = 3,
             .max = UINT32_MAX,
@@ -532,7 +533,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .name = "target-lsn",
             .type = OPT_TYPE_LSN,
             .group = GROUP_TARGET,
-            .commands = BIT_RESTORE,
+            .commands = BIT_RESTORE | BIT_VERIFY,
             .placeholder = "LSN",
             .help_text = "Recover to this WAL position, such as 16/B374D848.",
         },
@@ -541,7 +542,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .name = "target-name",
             .type = OPT_TYPE_STRING,
             .group = GROUP_TARGET,
-            .commands = BIT_RESTORE,
+            .commands = BIT_RESTORE | BIT_VERIFY,
             .placeholder = "NAME",
             .help_text = "Recover to a restore point made by pg_create_restore_point().",
         },
@@ -550,7 +551,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .name = "target-immediate",
             .type = OPT_TYPE_BOOL,
             .group = GROUP_TARGET,
-            .commands = BIT_RESTORE,
+            .commands = BIT_RESTORE | BIT_VERIFY,
             .default_text = "off",
             .help_text = "Recover only until the backup is consistent.",
         },
@@ -559,7 +560,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .name = "target-exclusive",
             .type = OPT_TYPE_BOOL,
             .group = GROUP_TARGET,
-            .commands = BIT_RESTORE,
+            .commands = BIT_RESTORE | BIT_VERIFY,
             .default_text = "off",
             .help_text =
                 "Stop just before the target instead of just after it (time, xid and LSN).",
@@ -569,7 +570,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .name = "target-timeline",
             .type = OPT_TYPE_STRING,
             .group = GROUP_TARGET,
-            .commands = BIT_RESTORE,
+            .commands = BIT_RESTORE | BIT_VERIFY,
             .placeholder = "TIMELINE",
             .default_text = "latest",
             .help_text =
@@ -622,6 +623,38 @@ static const struct option_spec specs[OPT_COUNT] = {
                 "others are made without content, so that recovery passes; the statements that "
                 "drop them after recovery are printed.",
         },
+    [OPT_TABLE] =
+        {
+            .name = "table",
+            .type = OPT_TYPE_STRING,
+            .group = GROUP_RESTORE,
+            .commands = BIT_RESTORE,
+            .placeholder = "DB.SCHEMA.TABLE",
+            .help_text =
+                "Bring back one table: its database alone is restored into a scratch folder in "
+                "drill-path and recovered to the target, and pg_dump writes the table to "
+                "--table-file. Names are taken as the catalogue spells them; a part that holds a "
+                "dot stands in double quotes.",
+        },
+    [OPT_TABLE_FILE] =
+        {
+            .name = "table-file",
+            .type = OPT_TYPE_PATH,
+            .group = GROUP_RESTORE,
+            .commands = BIT_RESTORE,
+            .placeholder = "FILE",
+            .help_text = "Where --table writes; the file must not exist.",
+        },
+    [OPT_TABLE_FORMAT] =
+        {
+            .name = "table-format",
+            .type = OPT_TYPE_ENUM,
+            .group = GROUP_RESTORE,
+            .commands = BIT_RESTORE,
+            .choices = table_format_words,
+            .default_text = "custom",
+            .help_text = "custom is for pg_restore, plain is SQL for psql.",
+        },
     [OPT_STANDBY] =
         {
             .name = "standby",
@@ -648,7 +681,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .type = OPT_TYPE_STRING,
             .group = GROUP_RESTORE,
             .flags = OPT_IN_CLUSTER,
-            .commands = BIT_RESTORE,
+            .commands = BIT_RESTORE | BIT_VERIFY,
             .placeholder = "COMMAND",
             .default_note_text = "pghush archive-get with this configuration and cluster",
             .help_text = "The restore_command that is written for the server.",
@@ -696,6 +729,112 @@ static const struct option_spec specs[OPT_COUNT] = {
             .help_text =
                 "Write the configuration files that a backup --with-config took along into this "
                 "folder.",
+        },
+    [OPT_DRILL] =
+        {
+            .name = "restore",
+            .type = OPT_TYPE_STRING,
+            .group = GROUP_VERIFY,
+            .commands = BIT_VERIFY,
+            .placeholder = "LABEL|latest",
+            .help_text =
+                "Make a restore drill instead of reading the repository: restore the backup into a "
+                "scratch folder, start a server there, recover to the end of the WAL or to the "
+                "target, check, record the result beside the backup, and remove the folder.",
+        },
+    [OPT_SQL] =
+        {
+            .name = "sql",
+            .type = OPT_TYPE_STRING,
+            .group = GROUP_VERIFY,
+            .flags = OPT_REPEATS,
+            .commands = BIT_VERIFY,
+            .placeholder = "COMMAND|@FILE",
+            .help_text =
+                "With --restore: SQL for psql to run on the recovered copy. An error, or a row that "
+                "is the single value false, fails the drill.",
+        },
+    [OPT_SQL_DATABASE] =
+        {
+            .name = "sql-database",
+            .type = OPT_TYPE_STRING,
+            .group = GROUP_VERIFY,
+            .commands = BIT_VERIFY,
+            .placeholder = "NAME",
+            .default_text = "postgres",
+            .help_text = "The database in which --sql runs.",
+        },
+    [OPT_AMCHECK] =
+        {
+            .name = "amcheck",
+            .type = OPT_TYPE_ENUM,
+            .group = GROUP_VERIFY,
+            .commands = BIT_VERIFY,
+            .choices = checksums_words,
+            .default_text = "auto",
+            .help_text =
+                "With --restore: auto runs pg_amcheck on all databases where it is installed, each "
+                "row looked up in its indexes, which may take longer than the restore. off does "
+                "not.",
+        },
+    [OPT_DRILL_PATH] =
+        {
+            .name = "drill-path",
+            .type = OPT_TYPE_PATH,
+            .group = GROUP_SCRATCH,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_VERIFY | BIT_RESTORE,
+            .placeholder = "PATH",
+            .help_text =
+                "An existing folder in which the scratch copy is made, in a folder of its own. It "
+                "needs room for the database. Required for --restore and --table.",
+        },
+    [OPT_DRILL_TIMEOUT] =
+        {
+            .name = "drill-timeout",
+            .type = OPT_TYPE_DURATION,
+            .group = GROUP_SCRATCH,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_VERIFY | BIT_RESTORE,
+            .placeholder = "TIME",
+            .min = SECOND_US,
+            .max = 30 * DAY_US,
+            .default_text = "1d",
+            .help_text = "How long recovery of the copy, and each check, may take.",
+        },
+    [OPT_DRILL_USER] =
+        {
+            .name = "drill-user",
+            .type = OPT_TYPE_STRING,
+            .group = GROUP_SCRATCH,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_VERIFY | BIT_RESTORE,
+            .placeholder = "ROLE",
+            .default_note_text = "postgres, else the name of the files' owner",
+            .help_text = "A superuser of the cluster, to connect to the copy as.",
+        },
+    [OPT_DRILL_SETTING] =
+        {
+            .name = "drill-setting",
+            .type = OPT_TYPE_STRING,
+            .group = GROUP_SCRATCH,
+            .flags = OPT_IN_FILE | OPT_REPEATS,
+            .commands = BIT_VERIFY | BIT_RESTORE,
+            .placeholder = "NAME=VALUE",
+            .help_text =
+                "A setting of the copy's server, which has its own and none of the cluster's. Give "
+                "it shared_preload_libraries where WAL or SQL needs a library.",
+        },
+    [OPT_PG_BINDIR] =
+        {
+            .name = "pg-bindir",
+            .type = OPT_TYPE_PATH,
+            .group = GROUP_SCRATCH,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_VERIFY | BIT_RESTORE,
+            .placeholder = "PATH",
+            .default_note_text = "pg_config, the usual folders, PATH",
+            .help_text = "The folder that holds postgres of the backup's major version.",
         },
     [OPT_FAST] =
         {
@@ -803,6 +942,7 @@ const char *option_group_title(enum opt_group group)
         [GROUP_ARCHIVE] = "WAL archive",
         [GROUP_TARGET] = "What to restore to",
         [GROUP_RESTORE] = "How to restore",
+        [GROUP_SCRATCH] = "Scratch server",
         [GROUP_VERIFY] = "Verify",
     };
 

@@ -73,6 +73,9 @@ enum opt_id {
     OPT_DELTA,
     OPT_DRY_RUN,
     OPT_DATABASE,
+    OPT_TABLE,
+    OPT_TABLE_FILE,
+    OPT_TABLE_FORMAT,
     OPT_STANDBY,
     OPT_PRIMARY_CONNINFO,
     OPT_RESTORE_COMMAND,
@@ -80,6 +83,15 @@ enum opt_id {
     OPT_TABLESPACE_MAP_ALL,
     OPT_WALDIR,
     OPT_CONFIG_DIR,
+    OPT_DRILL,
+    OPT_SQL,
+    OPT_SQL_DATABASE,
+    OPT_AMCHECK,
+    OPT_DRILL_PATH,
+    OPT_DRILL_TIMEOUT,
+    OPT_DRILL_USER,
+    OPT_DRILL_SETTING,
+    OPT_PG_BINDIR,
     OPT_FAST,
     OPT_COUNT,
 };
@@ -104,6 +116,7 @@ enum changed_by_choice { BY_AUTO, BY_WAL, BY_LSN };
 enum checkpoint_choice { CHECKPOINT_SPREAD, CHECKPOINT_FAST };
 enum checksums_choice { CHECKSUMS_AUTO, CHECKSUMS_OFF };
 enum compress_choice { COMPRESS_NONE, COMPRESS_LZ4, COMPRESS_ZSTD };
+enum table_format_choice { TABLE_FORMAT_CUSTOM, TABLE_FORMAT_PLAIN };
 enum priority_choice { PRIORITY_LOW, PRIORITY_NORMAL };
 enum engine_choice { ENGINE_AUTO, ENGINE_URING, ENGINE_THREADS };
 enum tristate_choice { TRISTATE_AUTO, TRISTATE_ON, TRISTATE_OFF };
@@ -128,6 +141,7 @@ enum opt_group {
     GROUP_ARCHIVE,
     GROUP_TARGET,
     GROUP_RESTORE,
+    GROUP_SCRATCH,
     GROUP_VERIFY,
     GROUP_COUNT,
 };

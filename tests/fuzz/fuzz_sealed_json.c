@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "format/backup_info.h"
 #include "format/cluster_info.h"
+#include "format/drill_info.h"
 #include "format/lease_info.h"
 #include "format/sealed_json.h"
 
@@ -17,6 +18,7 @@ static void decode_all(const void *text, size_t len_bytes)
 {
     struct cluster_info cluster;
     struct backup_info backup;
+    struct drill_info drill;
     struct lease_info lease;
     struct ph_err err;
 
@@ -24,6 +26,8 @@ static void decode_all(const void *text, size_t len_bytes)
     (void)(lease_info_decode(text, len_bytes, "input", &lease, &err) == PH_OK);
     if (backup_info_decode(text, len_bytes, "input", &backup, &err) == PH_OK)
         backup_info_release(&backup);
+    if (drill_info_decode(text, len_bytes, "input", &drill, &err) == PH_OK)
+        drill_info_release(&drill);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "format/block_summary.h"
 #include "format/wal_name.h"
+#include "repo/drill_record.h"
 
 #define LAST_COMMIT_SEGMENTS 32u
 
@@ -21,6 +22,9 @@ void inventory_release(struct inventory *v)
     free(v->systems);
     free(v->windows);
     free(v->restorable);
+    for (size_t i = 0; v->drills != NULL && i < v->catalogue.backup_count; i++)
+        drill_info_release(&v->drills[i]);
+    free(v->drills);
     catalogue_release(&v->catalogue);
     *v = (struct inventory){0};
 }
@@ -63,6 +67,20 @@ static void judge_backups(struct inventory *v)
             b->with_wal ||
             wal_listing_covers(&s->listing, b->timeline, wal_segno_of_lsn(b->start_lsn, seg_bytes),
                                wal_segno_of_end(b->stop_lsn, seg_bytes), &missing);
+    }
+}
+
+/* A record that cannot be read is no reason to hide the backup. */
+static void load_drills(struct store *store, struct inventory *v)
+{
+    v->drills = xcalloc(v->catalogue.backup_count, sizeof *v->drills);
+    for (size_t i = 0; i < v->catalogue.backup_count; i++) {
+        struct ph_err err;
+
+        if (drill_record_load(store, v->cluster.name, v->catalogue.backups[i].label, &v->drills[i],
+                              &err) != PH_OK &&
+            err.rc != PH_NOT_FOUND)
+            log_warn("info.drill", "%s", err.text);
     }
 }
 
@@ -212,6 +230,7 @@ enum ph_rc inventory_load(struct store *store, const char *cluster, struct inven
         return rc;
     }
     judge_backups(&v);
+    load_drills(store, &v);
     find_windows(&v);
     *ret_inventory = v;
     return PH_OK;

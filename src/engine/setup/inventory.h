@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "format/cluster_info.h"
+#include "format/drill_info.h"
 #include "format/tl_history.h"
 #include "repo/catalogue.h"
 #include "repo/wal_archive.h"
@@ -49,7 +50,8 @@ struct inventory {
     size_t system_count;
     struct inventory_window *windows; /* by system, timeline, then LSN */
     size_t window_count;
-    bool *restorable; /* for each backup of the catalogue: the WAL it needs is there */
+    bool *restorable;          /* for each backup of the catalogue: the WAL it needs is there */
+    struct drill_info *drills; /* likewise: its last restore drill; time_us 0: none */
 };
 
 void inventory_release(struct inventory *v);
