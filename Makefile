@@ -42,7 +42,7 @@ fmt:
 	@tools/dev fmt
 
 lint:
-	@tools/dev lint --tidy
+	@tools/dev lint --tidy --analyse-all
 
 PREFIX ?= /usr/local
 install: build

@@ -5,13 +5,16 @@ Everything `make check` and `make check-long` run, in order, with one line for e
 
 Steps: gcc release build and unit tests; clang ASan+UBSan build, warnings are errors, and unit tests; gcc TSan
 build and the tests of what has threads; the checkers with clang-tidy; integration tests on real servers with
-the ASan program. --long adds all majors, full counts of the fault loops, and 60 s of fuzzing for each decoder.
+the ASan program. These wait for servers a good part of their time, so the steps that need no more than the
+compiler run beside them. --long adds all majors, full counts of the fault loops, clang's analyser over all files
+(else over those of the last commits), and 60 s of fuzzing for each decoder.
 --only=NAME[,NAME] runs some steps. Complete output of a step: build/check/NAME.log.
 """
 import os
 import re
 import subprocess
 import sys
+import threading
 import time
 
 from checklib import ROOT
@@ -58,6 +61,7 @@ def counts_of(text):
 class Run:
     def __init__(self, only):
         self.only, self.passed, self.failed = only, 0, 0
+        self.lock = threading.Lock()
         os.makedirs(LOGS, exist_ok=True)
 
     def step(self, name, commands, env=None, seconds_max=QUICK_SECONDS_MAX, counted=True):
@@ -88,15 +92,16 @@ class Run:
         passed, failed = counts or ((0, 1) if code else (1, 0))
         if code and not failed:
             failed = 1
-        self.passed += passed
-        self.failed += failed
-        print("%-12s %5.0f s  %s" % (name, seconds, "ok (%d)" % passed if code == 0 else "FAILED"), flush=True)
-        if code:
-            print("\n".join("    " + line for line in text.rstrip().split("\n")[-120:]), flush=True)
+        with self.lock:
+            self.passed += passed
+            self.failed += failed
+            print("%-12s %5.0f s  %s" % (name, seconds, "ok (%d)" % passed if code == 0 else "FAILED"), flush=True)
+            if code:
+                print("\n".join("    " + line for line in text.rstrip().split("\n")[-120:]), flush=True)
 
 
-def build(directory, *options, compiler):
-    return [["env", "CC=" + compiler, "tools/dev", "build", directory] + list(options)]
+def build(directory, *options, compiler, targets=()):
+    return [["env", "CC=" + compiler, "TARGETS=" + " ".join(targets), "tools/dev", "build", directory] + list(options)]
 
 
 def unit(directory, *args, prefix=()):
@@ -112,6 +117,24 @@ def integration_env(long_run):
     return env
 
 
+def integration(run, long_run):
+    run.step("servers", [["tools/dev", "servers"]], counted=False)
+    pytest = [PYTHON, "-m", "pytest", "tests/it", "-q", "-p", "no:cacheprovider", "-n", "3", "--durations=40"]
+    run.step("integration", [pytest + ([] if long_run else ["-m", "quick and not slow"])], env=integration_env(long_run),
+             seconds_max=LONG_SECONDS_MAX if long_run else QUICK_SECONDS_MAX)
+
+
+def beside_integration(run, long_run):
+    """What needs the compiler alone; politely, for the other tests have limits of time."""
+    polite = ("nice", "-n", "5")
+    run.step("unit-asan", unit("build-asan", "--no-suite", "lint", prefix=polite), env=SANITIZER_ENV)
+    run.step("gcc-tsan", build("build-tsan", "--werror", "-Db_sanitize=thread", "-Doptimization=1", compiler="gcc",
+                               targets=["tests/unit/" + name for name in TSAN_TESTS]), counted=False)
+    run.step("unit-tsan", unit("build-tsan", *TSAN_TESTS, prefix=without_randomisation()), env=SANITIZER_ENV)
+    run.step("lint", [["nice", "-n", "5", "tools/dev", "lint", "--tidy", "--build=build-asan"] +
+                      (["--analyse-all"] if long_run else [])])
+
+
 def main():
     args = sys.argv[1:]
     long_run = "--long" in args
@@ -121,15 +144,10 @@ def main():
     run.step("unit", unit("build", "--no-suite", "tsan", "--no-suite", "lint"))
     run.step("clang-asan", build("build-asan", "--werror", "-Db_sanitize=address,undefined", "-Db_lundef=false",
                                  "-Doptimization=1", compiler="clang"), counted=False)
-    run.step("unit-asan", unit("build-asan", "--no-suite", "lint"), env=SANITIZER_ENV)
-    run.step("gcc-tsan", build("build-tsan", "--werror", "-Db_sanitize=thread", "-Doptimization=1", compiler="gcc"),
-             counted=False)
-    run.step("unit-tsan", unit("build-tsan", *TSAN_TESTS, prefix=without_randomisation()), env=SANITIZER_ENV)
-    run.step("lint", [["tools/dev", "lint", "--tidy", "--build=build-asan"]])
-    run.step("servers", [["tools/dev", "servers"]], counted=False)
-    pytest = [PYTHON, "-m", "pytest", "tests/it", "-q", "-p", "no:cacheprovider", "-n", "3"]
-    run.step("integration", [pytest + ([] if long_run else ["-m", "quick and not slow"])], env=integration_env(long_run),
-             seconds_max=LONG_SECONDS_MAX if long_run else QUICK_SECONDS_MAX)
+    waiting = threading.Thread(target=integration, args=(run, long_run))
+    waiting.start()
+    beside_integration(run, long_run)
+    waiting.join()
     if long_run:
         run.step("fuzz", [["tools/dev", "fuzz", "60"]], seconds_max=LONG_SECONDS_MAX)
     print("%d passed, %d failed" % (run.passed, run.failed))
