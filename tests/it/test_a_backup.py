@@ -34,7 +34,6 @@ def stretched_backup(tool, seconds=4, seed=1):
     assert process.wait(120) == 0
 
 
-@pytest.mark.majors
 def test_a01_backup_under_load_and_ddl(archived, major):
     """pgbench and DDL all along, the copy stretched by SIGSTOP; then back to a moment between two lives."""
     server, tool = archived(major)
@@ -61,7 +60,7 @@ def test_a01_backup_under_load_and_ddl(archived, major):
 @pytest.mark.parametrize("how", ["delete", "truncate"])
 def test_a03_file_shrinks_while_it_is_read(archived, how):
     server, tool = archived(pghush={"compress": "zstd", "compress-level": 12, "read-depth": 1})
-    load_table(server, "big", 160)
+    load_table(server, "big", 80)
     server.sql("create table small as select g from generate_series(1, 1000) g; checkpoint")
     path = relation_path(server, "big")
     process = tool.popen("backup")
@@ -83,13 +82,13 @@ def test_a03_file_shrinks_while_it_is_read(archived, how):
 def test_a04_files_grow_while_copied(archived):
     """New blocks, new tables and a longer postgresql.auto.conf appear in mid-copy."""
     server, tool = archived(pghush={"compress": "zstd", "compress-level": 12, "read-depth": 1})
-    load_table(server, "big", 100)
+    load_table(server, "big", 60)
     server.sql("alter system set work_mem = '5MB'")
     server.sql("create table grows as select g, repeat('x', 100) from generate_series(1, 100) g; checkpoint")
     process = tool.popen("backup")
     assert freeze_while_open(process, relation_path(server, "big"))
     server.sql("insert into grows select g, repeat('y', 500) from generate_series(1, 30000) g")
-    server.sql("insert into big select id, pad from big limit 20000")
+    server.sql("insert into big select id, pad from big limit 10000")
     server.sql("create table born as select g from generate_series(1, 10000) g")
     server.sql("alter system set bonjour_name = '%s'" % ("long" * 500))
     server.sql("checkpoint")
@@ -189,7 +188,7 @@ def test_a17_a_killed_backup_leaves_nothing_that_is_believed(archived):
     """Killed half way, then rows change while size and time of the file stay: the next backup has the new rows."""
     server, tool = archived(pghush={"compress": "zstd", "compress-level": 12, "read-depth": 1})
     server.sql("create table aaa as select g as id, 'old'::text as state from generate_series(1, 20000) g")
-    load_table(server, "zzz", 100)
+    load_table(server, "zzz", 60)
     server.sql("checkpoint")
     path = relation_path(server, "aaa")
     before = os.stat(path)

@@ -13,6 +13,7 @@ import time
 import pytest
 
 import oracle
+from conftest import full_count
 from pghushcmd import CANNOT_GET, restored_server, wait_until
 from scenario import mount_tmpfs, unmount
 from test_b_archive import NOT_THERE, SEGMENT, digest, finished_segments, get, push
@@ -161,7 +162,7 @@ def test_server_drains_its_backlog(backlog, major):
 def test_backlog_killed_in_the_middle(backlog):
     """kill -9 at random moments of a batch: each object whole or absent, and the end is complete."""
     server, tool, paths = backlog(8)
-    for number in range(12):
+    for number in range(full_count(4, 12)):
         shutil.rmtree(os.path.join(tool.repo, tool.cluster, "wal"), ignore_errors=True)
         process = tool.popen("archive-push", paths[number % 8])
         time.sleep(random.uniform(0, 0.6))

@@ -146,7 +146,7 @@ def test_archive_get_ends_recovery_only_for_a_file_that_is_not_there(archived, f
 
 
 def test_progress_is_plain_lines_where_nobody_watches(archived):
-    server, tool = archived()
+    server, tool = archived(checkpoint_timeout="30s", checkpoint_completion_target="0.1")
     server.pgbench_init(5)
     result = tool.run("backup", "--progress", "on", "--checkpoint", "spread", timeout=400)
     for line in result.err.strip().split("\n"):

@@ -34,11 +34,11 @@ def assert_clean_after(server, tool, published):
     tool.info()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_g01_cancel_in_mid_copy(archived, number):
     """Ends within seconds, no backup mode, no visible backup; the next one works."""
     server, tool = archived(pghush=SLOW)
-    load_table(server, "big", 80)
+    load_table(server, "big", 50)
     server.sql("checkpoint")
     process = tool.popen("backup", stderr=-1)
     assert freeze_while_open(process, relation_path(server, "big"))
@@ -121,7 +121,7 @@ def test_g01_restore_killed_at_random_moments(archived, folder):
 def test_g02_session_killed_in_mid_copy(archived):
     """The backup fails soon and says so; it never stops from another session and calls that good."""
     server, tool = archived(pghush=SLOW)
-    load_table(server, "big", 120)
+    load_table(server, "big", 60)
     server.sql("checkpoint")
     process = tool.popen("backup", stderr=-1)
     assert freeze_while_open(process, relation_path(server, "big"))
@@ -138,7 +138,7 @@ def test_g02_session_killed_in_mid_copy(archived):
 
 def test_g02_server_restarted_in_mid_copy(archived):
     server, tool = archived(pghush=SLOW)
-    load_table(server, "big", 80)
+    load_table(server, "big", 50)
     server.sql("checkpoint")
     process = tool.popen("backup", stderr=-1)
     assert freeze_while_open(process, relation_path(server, "big"))
@@ -170,7 +170,7 @@ def test_g02_timeouts_of_the_role_do_not_end_the_session(archived):
 def test_g04_second_backup_at_once_is_refused(archived):
     """One backup of a cluster at a time; archive-push and info go on meanwhile."""
     server, tool = archived(pghush=SLOW)
-    load_table(server, "big", 80)
+    load_table(server, "big", 50)
     server.sql("checkpoint")
     process = tool.popen("backup")
     assert freeze_while_open(process, relation_path(server, "big"))
