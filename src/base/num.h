@@ -61,4 +61,10 @@ const char *num_format_size(uint64_t bytes, char *buf, size_t buf_bytes);
 /* "1 h 02 min", "3.4 s" into buf (at least 32 bytes); returns buf. */
 const char *num_format_duration(uint64_t us, char *buf, size_t buf_bytes);
 
+/* "" for one, "s" else: "%u file%s". */
+static inline const char *num_plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 #endif

@@ -198,7 +198,8 @@ void backup_view_text(const struct backup_info *b, size_t indent, struct buf *ou
     add_fact(&t, "backup", "%s, %s%s", b->label, b->incremental ? "incremental" : "full",
              b->from_standby ? ", from a standby" : "");
     if (b->corrupt)
-        add_fact(&t, "result", "%" PRIu64 " corrupt pages", b->corrupt_page_count);
+        add_fact(&t, "result", "%" PRIu64 " corrupt page%s", b->corrupt_page_count,
+                 num_plural(b->corrupt_page_count));
     else
         add_fact(&t, "result", "ok");
     add_fact(&t, "PostgreSQL", "%u.%u, page checksums %s", b->pg_version / 10000,

@@ -82,13 +82,14 @@ static void report_text(struct command_run *run, const struct backup_info *b)
     char took[32];
     char speed[40];
 
-    buf_printf(&run->text, "backup %s: %s in %" PRIu64 " files, %s stored, %s, %s\n", b->label,
-               num_format_size(b->bytes, size, sizeof size), b->files,
+    buf_printf(&run->text, "backup %s: %s in %" PRIu64 " file%s, %s stored, %s, %s\n", b->label,
+               num_format_size(b->bytes, size, sizeof size), b->files, num_plural(b->files),
                num_format_size(b->stored_bytes, stored, sizeof stored),
                num_format_duration(b->duration_us, took, sizeof took),
                backup_view_speed(b, speed, sizeof speed));
     if (b->corrupt) {
-        buf_printf(&run->text, "%" PRIu64 " corrupt pages:\n", b->corrupt_page_count);
+        buf_printf(&run->text, "%" PRIu64 " corrupt page%s:\n", b->corrupt_page_count,
+                   num_plural(b->corrupt_page_count));
         backup_view_corrupt(b, 2, 20, &run->text);
     }
 }
@@ -97,9 +98,9 @@ static void report(struct command_run *run, const struct backup_info *b)
 {
     if (b->corrupt) {
         log_error("backup.corrupt",
-                  "backup %s holds %" PRIu64 " corrupt pages, the first is block "
+                  "backup %s holds %" PRIu64 " corrupt page%s, the first is block "
                   "%" PRIu64 " of \"%s\"",
-                  b->label, b->corrupt_page_count,
+                  b->label, b->corrupt_page_count, num_plural(b->corrupt_page_count),
                   b->corrupt_page_listed > 0 ? b->corrupt_pages[0].block : 0,
                   b->corrupt_page_listed > 0 ? b->corrupt_pages[0].path : "?");
         run->exit_code = EXIT_DAMAGE;

@@ -81,6 +81,7 @@ enum ph_rc cmd_check(struct command_run *run, struct ph_err *err)
         .cluster = cfg_str(run->cfg, OPT_CLUSTER),
         .pgdata = cfg_str(run->cfg, OPT_PGDATA),
         .conninfo = cfg_str(run->cfg, OPT_CONNINFO),
+        .config_file = command_config_file(run),
         .db_timeout_us = cfg_u64(run->cfg, OPT_DB_TIMEOUT),
         .archive_timeout_us = cfg_u64(run->cfg, OPT_ARCHIVE_TIMEOUT),
         .meter = &meter,

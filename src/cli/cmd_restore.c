@@ -197,6 +197,7 @@ static void report_json(struct command_run *run, const struct restore_opts *opts
     (void)json_object_set_new(run->result, "notes", notes);
 }
 
+/* The notes are not repeated: the log has shown them on standard error. */
 static void report_text(struct command_run *run, const struct restore_opts *opts,
                         const struct restore_result *r)
 {
@@ -207,23 +208,24 @@ static void report_text(struct command_run *run, const struct restore_opts *opts
     char took[32];
     char when[TIME_TEXT_BYTES];
 
-    buf_printf(&run->text, "%s backup %s into \"%s\": %s in %" PRIu64 " files",
+    buf_printf(&run->text, "%s backup %s into \"%s\": %s in %" PRIu64 " file%s",
                opts->dry_run ? "would restore" : "restored", r->label, path,
-               num_format_size(r->bytes, size, sizeof size), r->files);
+               num_format_size(r->bytes, size, sizeof size), r->files, num_plural(r->files));
     if (!opts->dry_run) {
         buf_printf(&run->text, ", %s written",
                    num_format_size(r->written_bytes, written, sizeof written));
         if (opts->delta)
-            buf_printf(&run->text, ", %s kept, %" PRIu64 " files removed",
-                       num_format_size(r->kept_bytes, kept, sizeof kept), r->removed_files);
+            buf_printf(&run->text, ", %s kept, %" PRIu64 " file%s removed",
+                       num_format_size(r->kept_bytes, kept, sizeof kept), r->removed_files,
+                       num_plural(r->removed_files));
         buf_printf(&run->text, ", %s", num_format_duration(r->duration_us, took, sizeof took));
     }
     buf_add_u8(&run->text, '\n');
     if (opts->target.kind == RESTORE_TO_TIME)
         buf_printf(&run->text, "target time: %s\n",
                    time_format_iso(opts->target.time_us, true, when, sizeof when));
-    for (size_t i = 0; i < r->note_count; i++)
-        buf_printf(&run->text, "%s\n", r->notes[i]);
+    if (r->timeline != 0)
+        buf_printf(&run->text, "timeline: %u\n", r->timeline);
     report_left_out_text(run, r);
 }
 

@@ -87,6 +87,13 @@ static void add_word(struct buf *out, const char *word)
     }
 }
 
+const char *command_config_file(const struct command_run *run)
+{
+    const char *file = cfg_file(run->cfg);
+
+    return file != NULL && strcmp(file, CFG_DEFAULT_FILE) != 0 ? file : NULL;
+}
+
 char *command_for_server(const struct command_run *run, const char *command, const char *arguments)
 {
     char self[PATH_MAX];
@@ -97,9 +104,9 @@ char *command_for_server(const struct command_run *run, const char *command, con
     buf_init(&out, 64 * KIB);
     self[len > 0 ? len : 0] = '\0';
     add_word(&out, len > 0 ? self : "pghush");
-    if (cfg_file(run->cfg) != NULL && strcmp(cfg_file(run->cfg), CFG_DEFAULT_FILE) != 0) {
+    if (command_config_file(run) != NULL) {
         add_word(&out, "--config");
-        add_word(&out, cfg_file(run->cfg));
+        add_word(&out, command_config_file(run));
     }
     if (cfg_source(run->cfg, OPT_REPO) >= SOURCE_ENV) {
         add_word(&out, "--repo");

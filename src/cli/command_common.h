@@ -28,6 +28,9 @@ int command_compress_level(const struct command_run *run);
 MUST_CHECK enum ph_rc command_threads_only(const struct command_run *run, bool *ret_threads_only,
                                            struct ph_err *err);
 
+/* The configuration file in use, NULL where it is the one that is used unasked. Borrowed. */
+const char *command_config_file(const struct command_run *run);
+
 /*
  * The command line with which a server calls this program: its path, --config and --cluster as they
  * are now, then `command` and `arguments` as given. Quoted for a shell, "%" doubled in the quoted

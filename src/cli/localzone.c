@@ -7,12 +7,66 @@
 #include "cli/localzone.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "base/num.h"
 
 #define DAY_SEC INT64_C(86400)
 #define SEC_US  INT64_C(1000000)
+
+#define ZONE_FOLDER  "/usr/share/zoneinfo"
+#define LETTERS      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+#define DIGITS       "0123456789"
+#define ABBREVIATION 3 /* characters at least */
+
+/* A rule by itself, "CET-1CEST" or "<+03>-3": an abbreviation, then an offset from UTC. */
+static bool is_rule(const char *zone)
+{
+    size_t len;
+
+    if (*zone == '<') {
+        len = strspn(zone + 1, LETTERS DIGITS "+-");
+        if (len < ABBREVIATION || zone[1 + len] != '>')
+            return false;
+        zone += len + 2;
+    } else {
+        len = strspn(zone, LETTERS);
+        if (len < ABBREVIATION)
+            return false;
+        zone += len;
+    }
+    if (*zone == '+' || *zone == '-')
+        zone++;
+    return strspn(zone, DIGITS) > 0;
+}
+
+static bool is_file(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+bool localzone_known(void)
+{
+    const char *zone = getenv("TZ");
+    const char *folder = getenv("TZDIR");
+    char path[4096];
+
+    if (zone == NULL || *zone == '\0')
+        return true;
+    if (*zone == ':')
+        zone++;
+    if (*zone == '/')
+        return is_file(zone);
+    if (strcmp(zone, "UTC") == 0 || strcmp(zone, "GMT") == 0 || is_rule(zone))
+        return true;
+    int len = snprintf(path, sizeof path, "%s/%s", folder != NULL ? folder : ZONE_FOLDER, zone);
+    return *zone != '\0' && len > 0 && (size_t)len < sizeof path && is_file(path);
+}
 
 static int64_t floor_sec(int64_t time_us)
 {

@@ -5,8 +5,15 @@
 #ifndef CLI_LOCALZONE_H
 #define CLI_LOCALZONE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/*
+ * Does this machine know the zone that TZ names? The C library takes one that it does not know for UTC
+ * without a word. An absent or empty TZ is fine. Threads: any (reads TZ and the file system).
+ */
+bool localzone_known(void);
 
 /*
  * The moments at which this machine's clocks show wall_us.

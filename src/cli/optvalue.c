@@ -248,6 +248,14 @@ MUST_CHECK static enum ph_rc parse_time(const struct option_spec *spec, const ch
         *ret_time_us = time_us;
         return PH_OK;
     }
+    if (!localzone_known()) {
+        (void)err_set(
+            err, PH_CONFIG,
+            "local time \"%s\" has no meaning: this machine does not know the time zone of "
+            "TZ, \"%.64s\"",
+            text, getenv("TZ"));
+        return err_hint(err, "Give the time with an offset, or in UTC with \"Z\".");
+    }
     switch (localzone_moments(time_us, moments_us)) {
     case 1:
         *ret_time_us = moments_us[0];

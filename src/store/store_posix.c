@@ -328,9 +328,11 @@ static enum ph_rc posix_sweep(struct store *s, const char *prefix, struct ph_err
         return err->rc;
     for (size_t i = 0; i < names.count; i++) {
         const char *name = dir_list_name(&names, i);
+        struct store_entry entry;
 
         temporaries = temporaries || atomic_file_is_temporary(name);
-        if (dir_list_type(&names, i) == DT_DIR && listable(name)) {
+        if (listable(name) && entry_look(fd, name, dir_list_type(&names, i), false, &entry) &&
+            entry.is_prefix) {
             AUTO_FREE char *below = *prefix == '\0' ? xstrdup(name) : path_join(prefix, name);
 
             if (posix_sweep(s, below, err) != PH_OK)

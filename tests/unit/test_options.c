@@ -229,6 +229,17 @@ static void test_local_times(void **state)
     assert_int_equal(
         opt_value_parse(spec, "2026-11-30 14:03:00 CET", SOURCE_COMMAND_LINE, &v, &err), PH_CONFIG);
     assert_int_equal(opt_value_parse(spec, "yesterday", SOURCE_COMMAND_LINE, &v, &err), PH_CONFIG);
+    /* A zone that nobody knows is not UTC in silence. */
+    static const char *const known[] = {"Asia/Tokyo", "CET-1CEST", "<+03>-3", ":UTC", "", "GMT"};
+    static const char *const unknown[] = {"Nowhere/Land", "Asia", "CEST", "/no/such/file", "<+>3"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        assert_int_equal(setenv("TZ", known[i], 1), 0);
+        assert_true(localzone_known());
+    }
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        assert_int_equal(setenv("TZ", unknown[i], 1), 0);
+        assert_false(localzone_known());
+    }
     assert_int_equal(setenv("TZ", "UTC", 1), 0);
 }
 

@@ -310,10 +310,25 @@ static void test_inner_tablespace(void **state)
     struct world w = world_new(CODEC_LZ4);
     struct restore_result r = {0};
 
-    free(w.new_ts);
-    w.new_ts = xasprintf("%s/spaces/ts", w.target);
+    AUTO_FREE char *outside = steal_ptr(w.new_ts);
+    AUTO_FREE char *spaces = xasprintf("%s/spaces", w.target);
+    AUTO_FREE char *link = xasprintf("%s/pg_tblspc/%u", w.target, RB_OID);
+    struct ph_err err = {0};
+    w.new_ts = xasprintf("%s/ts", spaces);
+    assert_int_equal(restore(&w, false, &r, &err), PH_REFUSED);
+    assert_non_null(strstr(err.text, "lies inside the target"));
+    assert_int_equal(access(w.target, F_OK), -1);
+    /* One that has come there by other means is kept. */
+    AUTO_FREE char *inside = w.new_ts;
+    w.new_ts = xstrdup(outside);
     restore_ok(&w, false, &r);
     restore_result_release(&r);
+    free(w.new_ts);
+    w.new_ts = xstrdup(inside);
+    assert_int_equal(mkdir(spaces, 0700), 0);
+    assert_int_equal(rename(outside, inside), 0);
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(symlink(inside, link), 0);
     for (int i = 0; i < 2; i++) {
         restore_ok(&w, true, &r);
         expect_tree(&w);
@@ -332,8 +347,8 @@ static void test_one_folder_twice(void **state)
 
     assert_int_equal(mkdir(w.target, 0700), 0);
     assert_int_equal(symlink(w.target, w.new_ts), 0);
-    assert_int_equal(restore(&w, false, &r, &err), PH_CONFIG);
-    assert_non_null(strstr(err.text, "one folder"));
+    assert_int_equal(restore(&w, false, &r, &err), PH_REFUSED);
+    assert_non_null(strstr(err.text, "lies inside the target"));
     assert_int_equal(unlink(w.new_ts), 0);
     assert_int_equal(rmdir(w.target), 0); /* still empty */
     world_free(&w);
@@ -396,9 +411,16 @@ static void test_targets(void **state)
     assert_int_equal(r.note_count, 1);
     restore_result_release(&r);
     opts.label = NULL;
+    /* It holds its own WAL and nothing is archived behind it. */
     opts.target.xid = 700;
+    assert_int_equal(restore_run(&opts, &r, &err), PH_REFUSED);
+    assert_non_null(strstr(err.text, "stands alone"));
+    opts.target = (struct restore_target){.kind = RESTORE_TO_TIME, .time_us = 1790000001500000};
+    assert_int_equal(restore_run(&opts, &r, &err), PH_REFUSED);
+    opts.standby = true; /* what it lacks may come from its primary */
     rb_ok(restore_run(&opts, &r, &err), &err);
     restore_result_release(&r);
+    opts.standby = false;
     opts.target = (struct restore_target){.kind = RESTORE_TO_NAME, .name = "nowhere"};
     assert_int_equal(restore_run(&opts, &r, &err), PH_REFUSED);
     opts.target = (struct restore_target){

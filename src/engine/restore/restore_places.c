@@ -323,8 +323,15 @@ static enum ph_rc judge_config(struct restore_job *job, struct ph_err *err)
     const struct backup_info *b = &job->backup;
     struct content c;
 
-    if (b->external_config_count == 0)
+    if (b->external_config_count == 0) {
+        if (job->opts->config_dir != NULL)
+            restore_note(
+                job,
+                "Nothing is written to --config-dir: the configuration of backup %s lay in "
+                "its data directory.",
+                b->label);
         return PH_OK;
+    }
     if (job->opts->config_dir == NULL || !b->with_config) {
         job->result->external_missing = true;
         for (size_t i = 0; i < b->external_config_count; i++) {
@@ -363,13 +370,82 @@ static enum ph_rc parts_apart(const struct restore_job *job, struct ph_err *err)
     return PH_OK;
 }
 
+/* The path with the links of what exists of it resolved. Owned by the caller. */
+static char *resolved(const char *path)
+{
+    char *real = realpath(path, NULL);
+
+    if (real != NULL || strcmp(path, "/") == 0)
+        return real != NULL ? real : xstrdup(path);
+    AUTO_FREE char *dir = path_dir(path);
+    AUTO_FREE char *above = resolved(dir);
+    return path_join(above, path_base(path));
+}
+
+/* Not into the data directory that is made: a server would take it for a part of that. */
+static enum ph_rc outside_root(const struct restore_job *job, const struct restore_place *p,
+                               const char *real, struct ph_err *err)
+{
+    AUTO_FREE char *root = resolved(job->places[0].path);
+    bool mapped = p->oid == 0 || job->opts->map_count > 0 || job->opts->map_all != NULL;
+
+    if (*p->prefix == '\0' || !mapped || p->existing || !path_is_below(real, root))
+        return PH_OK;
+    (void)err_set(err, PH_REFUSED, "\"%s\" lies inside the target folder \"%s\"", p->path,
+                  job->places[0].path);
+    return err_hint(err, "Choose a folder beside the data directory with %s.",
+                    p->oid != 0 ? "--tablespace-map" : "--waldir");
+}
+
+/* A server that runs in a folder above would meet files that are not its own. */
+static enum ph_rc no_server_above(const char *path, const char *real, struct ph_err *err)
+{
+    AUTO_FREE char *above = path_dir(real);
+    pid_t pid = 0;
+
+    if (strcmp(above, real) == 0)
+        return PH_OK;
+    if (datadir_looks_like_one(above)) {
+        if (datadir_server_pid(above, &pid, err) != PH_OK)
+            return err->rc;
+        if (pid != 0)
+            return err_set(err, PH_REFUSED,
+                           "\"%s\" lies inside data directory \"%s\" of a running server, process "
+                           "%d",
+                           path, above, (int)pid);
+    }
+    return no_server_above(path, above, err);
+}
+
+/* No part goes into the repository, into a running server's folder, or into the root's own. */
+static enum ph_rc judge_surroundings(const struct restore_job *job, struct ph_err *err)
+{
+    const char *name = store_name(job->opts->store);
+    AUTO_FREE char *repo = *name == '/' ? resolved(name) : NULL;
+
+    for (size_t i = 0; i < job->place_count; i++) {
+        const struct restore_place *p = &job->places[i];
+        AUTO_FREE char *real = resolved(p->path);
+
+        if (repo != NULL && (path_is_below(real, repo) || path_is_below(repo, real)))
+            return err_set(err, PH_REFUSED, "\"%s\" and repository \"%s\" lie in one another",
+                           p->path, name);
+        if (no_server_above(p->path, real, err) != PH_OK ||
+            (i > 0 && outside_root(job, p, real, err) != PH_OK))
+            return err->rc;
+    }
+    return PH_OK;
+}
+
 enum ph_rc restore_places_judge(struct restore_job *job, struct ph_err *err)
 {
     place_add(job, "", job->opts->path);
     if (judge_root(job, err) != PH_OK || judge_tablespaces(job, err) != PH_OK ||
         judge_wal(job, err) != PH_OK || judge_config(job, err) != PH_OK)
         return err->rc;
-    return parts_apart(job, err);
+    if (parts_apart(job, err) != PH_OK)
+        return err->rc;
+    return judge_surroundings(job, err);
 }
 
 /* Paths that differ can lead to one folder, by links. */

@@ -33,6 +33,29 @@ static void step_wal_level(struct check_job *job)
     }
 }
 
+/* A server that archives with another configuration fills another repository, or none. */
+static void step_archive_config(struct check_job *job)
+{
+    const char *command = job->server.archive_command;
+    const char *file = job->opts->config_file;
+
+    if (strstr(command, "archive-push") == NULL)
+        return;
+    if (file != NULL && strstr(command, file) == NULL)
+        check_add(job, "archive_command", CHECK_WARNING,
+                  "does not name configuration file \"%s\", which this check uses: %s", file,
+                  command);
+    else if (file == NULL && strstr(command, "--config") != NULL)
+        check_add(job, "archive_command", CHECK_WARNING,
+                  "names another configuration file than this check uses: %s", command);
+    else if (strstr(command, "--cluster") != NULL && strstr(command, job->opts->cluster) == NULL)
+        check_add(job, "archive_command", CHECK_WARNING, "names another cluster than \"%s\": %s",
+                  job->opts->cluster, command);
+    else
+        return;
+    check_hint(job, "Is that the same repository? \"pghush init\" prints the setting that fits.");
+}
+
 static void step_archive_settings(struct check_job *job)
 {
     const struct server *s = &job->server;
@@ -66,6 +89,7 @@ static void step_archive_settings(struct check_job *job)
               strstr(s->archive_command, "archive-push") == NULL
                   ? ", but archive_command does not call archive-push"
                   : ", and archive_command calls archive-push");
+    step_archive_config(job);
 }
 
 void check_server_settings(struct check_job *job)
@@ -84,9 +108,9 @@ void check_server_settings(struct check_job *job)
                   "off: the server turns it on while a backup runs");
     if (s->external_count > 0)
         check_add(job, "configuration", CHECK_OK,
-                  "%zu files lie outside the data directory, the first is \"%s\"; backup "
+                  "outside the data directory: \"%s\" and %zu other file%s; backup "
                   "--with-config takes them along",
-                  s->external_count, s->externals[0].path);
+                  s->externals[0].path, s->external_count - 1, num_plural(s->external_count - 1));
     if (s->hidden != NULL && *s->hidden != '\0') {
         check_add(job, "visible settings", CHECK_WARNING, "the role may not read %s", s->hidden);
         check_hint(job, "Grant pg_read_all_settings to the role of conninfo.");

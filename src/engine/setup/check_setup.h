@@ -21,8 +21,9 @@
 struct check_opts {
     const struct store_opts *store; /* opened by the first step */
     const char *cluster;
-    const char *pgdata;   /* NULL: the server's own data_directory */
-    const char *conninfo; /* NULL or "": libpq's defaults */
+    const char *pgdata;      /* NULL: the server's own data_directory */
+    const char *conninfo;    /* NULL or "": libpq's defaults */
+    const char *config_file; /* in use, NULL: the one that is used where none is named */
     uint64_t db_timeout_us;
     uint64_t archive_timeout_us;
     struct meter *meter; /* names the step that runs; may be NULL */
