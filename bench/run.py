@@ -24,8 +24,9 @@ from report import MISS, Report
 from residency import files_below
 from rows_backup import row_backup, row_raw
 from rows_cache import row_cache, row_half, row_warm
+from rows_incremental import row_incremental, row_resume
 from rows_many import row_many
-from rows_restore import row_delta, row_restore
+from rows_restore import row_chain, row_delta, row_restore
 from rows_wal import row_get, row_push, row_summary
 
 ROWS = {
@@ -33,6 +34,9 @@ ROWS = {
     "cache": row_cache,
     "restore": row_restore,
     "delta": row_delta,
+    "chain": row_chain,
+    "incremental": row_incremental,
+    "resume": row_resume,
     "push": row_push,
     "get": row_get,
     "summary": row_summary,
