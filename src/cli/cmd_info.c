@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "base/jsonx.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "base/timeutil.h"
 #include "cli/backup_view.h"
 #include "cli/command_common.h"
 #include "cli/drill_view.h"
@@ -40,6 +42,37 @@ static void release(struct name_list *l)
     free(l->names);
 }
 
+/* By names and backup.json alone; NULL where no rule is set or something cannot be read. */
+static struct info_plan *make_plan(const struct command_run *run, struct store *store,
+                                   const char *name)
+{
+    struct retain_rules rules = command_retain_rules(run);
+    struct info_plan *plan;
+    struct retain_input in;
+    struct ph_err err;
+
+    if (!retain_rules_any(&rules))
+        return NULL;
+    plan = xcalloc(1, sizeof *plan);
+    if (retain_world_load(store, name, false, rules.days > 0, &plan->world, &err) != PH_OK) {
+        log_warn("info.retention", "%s", err.text);
+        free(plan);
+        return NULL;
+    }
+    in = retain_world_input(&plan->world, &rules, time_now_us());
+    retain_judge(&in, &plan->verdict);
+    return plan;
+}
+
+static void free_plan(struct info_plan *plan)
+{
+    if (plan == NULL)
+        return;
+    retain_verdict_release(&plan->verdict);
+    retain_world_release(&plan->world);
+    free(plan);
+}
+
 /* One cluster of the answer; an error of one does not hide the others. */
 static void show(struct command_run *run, struct store *store, const char *name, json_t *array,
                  enum ph_rc *first_rc)
@@ -48,13 +81,14 @@ static void show(struct command_run *run, struct store *store, const char *name,
     struct inventory v;
     struct ph_err err;
     enum ph_rc rc = inventory_load(store, name, &v, &err);
+    struct info_plan *plan = rc == PH_OK ? make_plan(run, store, name) : NULL;
 
     if (rc != PH_OK && *first_rc == PH_OK)
         *first_rc = rc;
     if (run->json) {
         jsonx_set_str(obj, "name", name);
         if (rc == PH_OK)
-            info_view_json(&v, obj);
+            info_view_json(&v, plan, obj);
         else
             jsonx_set_name(obj, "error", err.text);
         (void)json_array_append_new(array, obj);
@@ -62,10 +96,11 @@ static void show(struct command_run *run, struct store *store, const char *name,
         if (run->text.len_bytes > 0)
             buf_add_u8(&run->text, '\n');
         if (rc == PH_OK)
-            info_view_text(&v, &run->text);
+            info_view_text(&v, plan, &run->text);
         else
             buf_printf(&run->text, "cluster %s: %s\n", name, err.text);
     }
+    free_plan(plan);
     if (rc == PH_OK)
         inventory_release(&v);
 }

@@ -32,6 +32,9 @@ command_fn cmd_archive_push;
 command_fn cmd_archive_get;
 command_fn cmd_restore;
 command_fn cmd_verify;
+command_fn cmd_expire;
+command_fn cmd_pin;
+command_fn cmd_unpin;
 command_fn cmd_info;
 
 #endif

@@ -36,6 +36,18 @@ struct store_opts command_store_opts(const struct command_run *run)
     };
 }
 
+struct retain_rules command_retain_rules(const struct command_run *run)
+{
+    return (struct retain_rules){
+        .full = cfg_u64(run->cfg, OPT_KEEP_FULL),
+        .days = cfg_u64(run->cfg, OPT_KEEP_DAYS),
+        .daily = cfg_u64(run->cfg, OPT_KEEP_DAILY),
+        .weekly = cfg_u64(run->cfg, OPT_KEEP_WEEKLY),
+        .monthly = cfg_u64(run->cfg, OPT_KEEP_MONTHLY),
+        .yearly = cfg_u64(run->cfg, OPT_KEEP_YEARLY),
+    };
+}
+
 enum codec_method command_compress(const struct command_run *run)
 {
     static const enum codec_method methods[] = {

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "cli/command.h"
 #include "codec/compress.h"
+#include "engine/retain/retain_policy.h"
 #include "store/store.h"
 
 /* CONFIG where the cluster or the repository is not set. */
@@ -18,6 +19,9 @@ MUST_CHECK enum ph_rc command_require_repo(const struct command_run *run, struct
 /* How to open the repository; strings borrowed from the configuration. Its folder is never
  * made: an absent one is a drive that is not mounted. */
 struct store_opts command_store_opts(const struct command_run *run);
+
+/* The keep-* options. */
+struct retain_rules command_retain_rules(const struct command_run *run);
 
 /* Of option compress. */
 enum codec_method command_compress(const struct command_run *run);

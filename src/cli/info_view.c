@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/jsonx.h"
 #include "base/mem.h"
@@ -108,7 +109,38 @@ static json_t *window_json(const struct inventory *v, const struct inventory_win
     return obj;
 }
 
-void info_view_json(const struct inventory *v, json_t *obj)
+static bool expires_next(const struct inventory *v, size_t i, const struct info_plan *plan,
+                         bool *ret_known)
+{
+    for (size_t k = 0; plan != NULL && k < plan->world.catalogue.backup_count; k++)
+        if (strcmp(plan->world.catalogue.backups[k].label, v->catalogue.backups[i].label) == 0) {
+            *ret_known = true;
+            return plan->verdict.why[k] == 0;
+        }
+    *ret_known = false;
+    return false;
+}
+
+static void add_retention(const struct inventory *v, size_t i, const struct info_plan *plan,
+                          json_t *obj)
+{
+    const struct backup_pin *pin = v->pins[i];
+    bool known;
+    bool expires = expires_next(v, i, plan, &known);
+
+    if (pin != NULL) {
+        json_t *one = json_object();
+
+        jsonx_set_str(one, "reason", pin->reason);
+        jsonx_set_str(one, "who", pin->who);
+        jsonx_set_time(one, "since", pin->since_us);
+        (void)json_object_set_new(obj, "pin", one);
+    }
+    if (known)
+        jsonx_set_bool(obj, "expires_next", expires);
+}
+
+void info_view_json(const struct inventory *v, const struct info_plan *plan, json_t *obj)
 {
     json_t *backups = json_array();
     json_t *damaged = json_array();
@@ -122,6 +154,7 @@ void info_view_json(const struct inventory *v, json_t *obj)
 
         backup_view_json(&v->catalogue.backups[i], false, one);
         jsonx_set_bool(one, "restorable", v->restorable[i]);
+        add_retention(v, i, plan, one);
         if (v->drills[i].time_us != 0) {
             json_t *drill = json_object();
 
@@ -146,6 +179,25 @@ void info_view_json(const struct inventory *v, json_t *obj)
 }
 
 /* ---- text ---- */
+
+/* Pins, and what the next expire removes. */
+static void retention_text(const struct inventory *v, const struct info_plan *plan, struct buf *out)
+{
+    char since[TIME_TEXT_BYTES];
+
+    for (size_t i = 0; i < v->catalogue.backup_count; i++) {
+        const struct backup_pin *pin = v->pins[i];
+        const char *label = v->catalogue.backups[i].label;
+        bool known;
+
+        if (pin != NULL)
+            buf_printf(out, "  %s  pinned by %s since %s: %s\n", label,
+                       pin->who[0] != '\0' ? pin->who : "?",
+                       time_format_iso(pin->since_us, false, since, sizeof since), pin->reason);
+        if (expires_next(v, i, plan, &known))
+            buf_printf(out, "  %s  expires next\n", label);
+    }
+}
 
 static void backups_text(const struct inventory *v, struct buf *out)
 {
@@ -264,11 +316,12 @@ static void windows_text(const struct inventory *v, uint32_t system, struct buf 
         buf_add_str(out, "  no moment\n");
 }
 
-void info_view_text(const struct inventory *v, struct buf *out)
+void info_view_text(const struct inventory *v, const struct info_plan *plan, struct buf *out)
 {
     buf_printf(out, "cluster %s\n\n", v->cluster.name);
     buf_add_str(out, "backups\n");
     backups_text(v, out);
+    retention_text(v, plan, out);
     for (size_t i = 0; i < v->catalogue.damaged_count; i++)
         buf_printf(out, "  %s  DAMAGED  %s\n", v->catalogue.damaged[i].label,
                    v->catalogue.damaged[i].text);

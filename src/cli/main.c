@@ -31,6 +31,9 @@ static command_fn *const runners[CMD_COUNT] = {
     [CMD_ARCHIVE_GET] = cmd_archive_get,
     [CMD_RESTORE] = cmd_restore,
     [CMD_VERIFY] = cmd_verify,
+    [CMD_EXPIRE] = cmd_expire,
+    [CMD_PIN] = cmd_pin,
+    [CMD_UNPIN] = cmd_unpin,
     [CMD_INFO] = cmd_info,
 };
 

@@ -17,6 +17,9 @@
 #define BIT_BACKUP  CMD_BIT(CMD_BACKUP)
 #define BIT_RESTORE CMD_BIT(CMD_RESTORE)
 #define BIT_CHECK   CMD_BIT(CMD_CHECK)
+#define BIT_EXPIRE  CMD_BIT(CMD_EXPIRE)
+#define BIT_RETAIN  (BIT_EXPIRE | CMD_BIT(CMD_INFO))
+#define BIT_PINS    (CMD_BIT(CMD_PIN) | CMD_BIT(CMD_UNPIN))
 #define BIT_VERIFY  CMD_BIT(CMD_VERIFY)
 #define SECOND_US   UINT64_C(1000000)
 #define DAY_US      (86400 * SECOND_US)
@@ -115,7 +118,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .type = OPT_TYPE_PATH,
             .group = GROUP_PLACE,
             .flags = OPT_IN_CLUSTER,
-            .commands = CMD_BITS_ALL & ~(CMD_BIT(CMD_INFO) | BIT_VERIFY),
+            .commands = CMD_BITS_ALL & ~(CMD_BIT(CMD_INFO) | BIT_EXPIRE | BIT_PINS | BIT_VERIFY),
             .placeholder = "PATH",
             .help_text =
                 "The cluster's data directory. backup and check compare it with the one the "
@@ -157,7 +160,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .type = OPT_TYPE_DURATION,
             .group = GROUP_PLACE,
             .flags = OPT_IN_FILE,
-            .commands = BIT_BACKUP,
+            .commands = BIT_BACKUP | BIT_EXPIRE,
             .placeholder = "TIME",
             .min = 0,
             .max = 7 * DAY_US,
@@ -603,12 +606,12 @@ static const struct option_spec specs[OPT_COUNT] = {
         {
             .name = "dry-run",
             .type = OPT_TYPE_BOOL,
-            .group = GROUP_RESTORE,
-            .commands = BIT_RESTORE,
+            .group = GROUP_GENERAL,
+            .commands = BIT_RESTORE | BIT_EXPIRE,
             .default_text = "off",
             .help_text =
-                "Choose the backup, check target and paths, say what would be done, and write "
-                "nothing.",
+                "Say what would be done and change nothing. restore chooses the backup and checks "
+                "target and paths; expire names the reason for which each object goes or stays.",
         },
     [OPT_DATABASE] =
         {
@@ -847,6 +850,112 @@ static const struct option_spec specs[OPT_COUNT] = {
                 "Read manifests and the indexes of packs, not what packs and WAL objects hold. It "
                 "finds what is missing, cut or exchanged, but not a flipped bit in the data.",
         },
+    [OPT_KEEP_FULL] =
+        {
+            .name = "keep-full",
+            .type = OPT_TYPE_INT,
+            .group = GROUP_RETAIN,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_RETAIN,
+            .placeholder = "N",
+            .min = 0,
+            .max = 1000000,
+            .default_text = "0",
+            .default_note_text = "0: not a rule",
+            .help_text =
+                "Keep the newest N good full backups and every backup made after the oldest of "
+                "them, with WAL without a gap from there on. Good: its page checks passed, and "
+                "its WAL and packs are there. Where there are fewer, nothing expires by this "
+                "rule. Works without any clock.",
+        },
+    [OPT_KEEP_DAYS] =
+        {
+            .name = "keep-days",
+            .type = OPT_TYPE_INT,
+            .group = GROUP_RETAIN,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_RETAIN,
+            .placeholder = "N",
+            .min = 0,
+            .max = 36500,
+            .default_text = "0",
+            .default_note_text = "0: not a rule",
+            .help_text =
+                "Keep every moment of the N days before the end of the newest good backup "
+                "reachable: the backups of that time, the good one before them, and WAL without "
+                "a gap. While no backups are made nothing more expires.",
+        },
+    [OPT_KEEP_DAILY] =
+        {
+            .name = "keep-daily",
+            .type = OPT_TYPE_INT,
+            .group = GROUP_RETAIN,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_RETAIN,
+            .placeholder = "N",
+            .min = 0,
+            .max = 36500,
+            .default_text = "0",
+            .default_note_text = "0: not a rule",
+            .help_text =
+                "Keep the newest good backup of each of the newest N days (UTC) that have one, "
+                "with the WAL it needs to be consistent. A backup stays when any of the keep "
+                "rules keeps it.",
+        },
+    [OPT_KEEP_WEEKLY] =
+        {
+            .name = "keep-weekly",
+            .type = OPT_TYPE_INT,
+            .group = GROUP_RETAIN,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_RETAIN,
+            .placeholder = "N",
+            .min = 0,
+            .max = 5200,
+            .default_text = "0",
+            .default_note_text = "0: not a rule",
+            .help_text =
+                "The same for weeks, which begin on Monday.",
+        },
+    [OPT_KEEP_MONTHLY] =
+        {
+            .name = "keep-monthly",
+            .type = OPT_TYPE_INT,
+            .group = GROUP_RETAIN,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_RETAIN,
+            .placeholder = "N",
+            .min = 0,
+            .max = 1200,
+            .default_text = "0",
+            .default_note_text = "0: not a rule",
+            .help_text =
+                "The same for months.",
+        },
+    [OPT_KEEP_YEARLY] =
+        {
+            .name = "keep-yearly",
+            .type = OPT_TYPE_INT,
+            .group = GROUP_RETAIN,
+            .flags = OPT_IN_FILE,
+            .commands = BIT_RETAIN,
+            .placeholder = "N",
+            .min = 0,
+            .max = 100,
+            .default_text = "0",
+            .default_note_text = "0: not a rule",
+            .help_text =
+                "The same for years.",
+        },
+    [OPT_REASON] =
+        {
+            .name = "reason",
+            .type = OPT_TYPE_STRING,
+            .group = GROUP_RETAIN,
+            .commands = CMD_BIT(CMD_PIN),
+            .placeholder = "TEXT",
+            .help_text = "Why the backup is to stay, for whoever looks at it later. Required.",
+        },
 };
 
 const struct option_spec *option_spec(enum opt_id id)
@@ -944,6 +1053,7 @@ const char *option_group_title(enum opt_group group)
         [GROUP_RESTORE] = "How to restore",
         [GROUP_SCRATCH] = "Scratch server",
         [GROUP_VERIFY] = "Verify",
+        [GROUP_RETAIN] = "Retention",
     };
 
     return titles[group];

@@ -21,6 +21,9 @@ enum cmd_id {
     CMD_ARCHIVE_GET,
     CMD_RESTORE,
     CMD_VERIFY,
+    CMD_EXPIRE,
+    CMD_PIN,
+    CMD_UNPIN,
     CMD_INFO,
     CMD_COUNT,
 };
@@ -93,6 +96,13 @@ enum opt_id {
     OPT_DRILL_SETTING,
     OPT_PG_BINDIR,
     OPT_FAST,
+    OPT_KEEP_FULL,
+    OPT_KEEP_DAYS,
+    OPT_KEEP_DAILY,
+    OPT_KEEP_WEEKLY,
+    OPT_KEEP_MONTHLY,
+    OPT_KEEP_YEARLY,
+    OPT_REASON,
     OPT_COUNT,
 };
 
@@ -143,6 +153,7 @@ enum opt_group {
     GROUP_RESTORE,
     GROUP_SCRATCH,
     GROUP_VERIFY,
+    GROUP_RETAIN,
     GROUP_COUNT,
 };
 

@@ -126,6 +126,23 @@ enum ph_rc store_delete(struct store *s, const char *key, struct ph_err *err)
     return in_store(s, s->ops->del(s, key, err), err);
 }
 
+enum ph_rc store_delete_all(struct store *s, const char *const *keys, size_t count,
+                            size_t *ret_removed, struct ph_err *err)
+{
+    *ret_removed = 0;
+    for (size_t i = 0; i < count; i++)
+        if (key_check(keys[i], err) != PH_OK)
+            return err->rc;
+    return in_store(s, s->ops->del_all(s, keys, count, ret_removed, err), err);
+}
+
+enum ph_rc store_prune(struct store *s, const char *prefix, struct ph_err *err)
+{
+    if (key_check(prefix, err) != PH_OK)
+        return err->rc;
+    return in_store(s, s->ops->prune(s, prefix, err), err);
+}
+
 enum ph_rc store_free_bytes(struct store *s, uint64_t *ret_bytes, struct ph_err *err)
 {
     return in_store(s, s->ops->free_bytes(s, ret_bytes, err), err);

@@ -19,6 +19,9 @@ struct store_ops {
                       bool noreplace, struct ph_err *err);
     enum ph_rc (*settle)(struct store *s, const char *key, struct ph_err *err);
     enum ph_rc (*del)(struct store *s, const char *key, struct ph_err *err);
+    enum ph_rc (*del_all)(struct store *s, const char *const *keys, size_t count,
+                          size_t *ret_removed, struct ph_err *err);
+    enum ph_rc (*prune)(struct store *s, const char *prefix, struct ph_err *err);
     enum ph_rc (*free_bytes)(struct store *s, uint64_t *ret_bytes, struct ph_err *err);
     enum ph_rc (*list)(struct store *s, const char *prefix, bool sizes, store_visit visit,
                        void *ctx, struct ph_err *err);

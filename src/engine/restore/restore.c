@@ -26,6 +26,7 @@
 #include "format/auto_conf.h"
 #include "io/cpus.h"
 #include "io/fdio.h"
+#include "repo/repo_keys.h"
 
 #define MEMORY_SHARE     20
 #define MEMORY_MIN_BYTES (64 * MIB)
@@ -194,6 +195,23 @@ static enum ph_rc finish(struct restore_job *job, struct ph_err *err)
     return fsync_dir_at(job->places[0].dirfd, ".", err);
 }
 
+/* An error in the middle: has the backup expired meanwhile? */
+static enum ph_rc explain_expiry(struct restore_job *job, struct ph_err *err)
+{
+    const char *label = job->backup.label;
+    uint64_t size_bytes;
+    struct ph_err gone;
+
+    if (err->rc != PH_CANCELLED &&
+        store_stat(job->opts->store, repo_key_backup_json(job->opts->cluster, label).text,
+                   &size_bytes, &gone) == PH_NOT_FOUND)
+        return err_hint(err,
+                        "Backup %s has expired while it was being restored. Restore another one, "
+                        "and pin it before: \"pghush pin\".",
+                        label);
+    return err->rc;
+}
+
 static enum ph_rc write_all(struct restore_job *job, struct ph_err *err)
 {
     meter_total(job->opts->meter, job->result->bytes, job->result->files);
@@ -206,7 +224,7 @@ static enum ph_rc write_all(struct restore_job *job, struct ph_err *err)
     }
     meter_phase(job->opts->meter, "copying");
     if (restore_copy(job, err) != PH_OK)
-        return err->rc;
+        return explain_expiry(job, err);
     return finish(job, err);
 }
 

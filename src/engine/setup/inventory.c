@@ -12,6 +12,7 @@
 #include "format/block_summary.h"
 #include "format/wal_name.h"
 #include "repo/drill_record.h"
+#include "repo/pins.h"
 
 #define LAST_COMMIT_SEGMENTS 32u
 
@@ -22,6 +23,9 @@ void inventory_release(struct inventory *v)
     free(v->systems);
     free(v->windows);
     free(v->restorable);
+    for (size_t i = 0; v->pins != NULL && i < v->catalogue.backup_count; i++)
+        free(v->pins[i]);
+    free((void *)v->pins);
     for (size_t i = 0; v->drills != NULL && i < v->catalogue.backup_count; i++)
         drill_info_release(&v->drills[i]);
     free(v->drills);
@@ -81,6 +85,28 @@ static void load_drills(struct store *store, struct inventory *v)
                               &err) != PH_OK &&
             err.rc != PH_NOT_FOUND)
             log_warn("info.drill", "%s", err.text);
+    }
+}
+
+/* A pin that cannot be read is one. */
+static void load_pins(struct store *store, struct inventory *v)
+{
+    v->pins = xcalloc(v->catalogue.backup_count, sizeof *v->pins);
+    for (size_t i = 0; i < v->catalogue.backup_count; i++) {
+        const char *label = v->catalogue.backups[i].label;
+        struct backup_pin pin = {0};
+        struct ph_err err;
+        enum ph_rc rc = pin_load(store, v->cluster.name, label, &pin, &err);
+
+        if (rc == PH_NOT_FOUND)
+            continue;
+        if (rc != PH_OK) {
+            log_warn("info.pin", "%s", err.text);
+            (void)snprintf(pin.label, sizeof pin.label, "%s", label);
+            (void)snprintf(pin.reason, sizeof pin.reason, "the pin cannot be read");
+        }
+        v->pins[i] = xcalloc(1, sizeof pin);
+        *v->pins[i] = pin;
     }
 }
 
@@ -231,6 +257,7 @@ enum ph_rc inventory_load(struct store *store, const char *cluster, struct inven
     }
     judge_backups(&v);
     load_drills(store, &v);
+    load_pins(store, &v);
     find_windows(&v);
     *ret_inventory = v;
     return PH_OK;

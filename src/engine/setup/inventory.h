@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "format/backup_pin.h"
 #include "format/cluster_info.h"
 #include "format/drill_info.h"
 #include "format/tl_history.h"
@@ -52,6 +53,7 @@ struct inventory {
     size_t window_count;
     bool *restorable;          /* for each backup of the catalogue: the WAL it needs is there */
     struct drill_info *drills; /* likewise: its last restore drill; time_us 0: none */
+    struct backup_pin **pins;  /* likewise: its pin, NULL where it has none */
 };
 
 void inventory_release(struct inventory *v);
