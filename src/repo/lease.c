@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/timeutil.h"
 #include "format/lease_info.h"
+#include "repo/catalogue.h"
 #include "repo/lease_keeper.h"
 #include "repo/repo_keys.h"
 
@@ -142,15 +143,36 @@ static void tell_takeover(const struct attempt *a)
                  time_format_iso(a->seen.since_us, false, since, sizeof since));
 }
 
+/* Generations rise for ever, also where the object was lost or removed: backups are ordered by them. */
+static enum ph_rc last_generation(const struct attempt *a, uint64_t *ret_generation,
+                                  struct ph_err *err)
+{
+    AUTO(catalogue) c = {0};
+    uint64_t last = 0;
+
+    if (a->exists) {
+        *ret_generation = a->seen.generation;
+        return PH_OK;
+    }
+    if (catalogue_load(a->store, a->opts->cluster, &c, err) != PH_OK)
+        return err->rc;
+    for (size_t i = 0; i < c.backup_count; i++)
+        last = MAX_OF(last, c.backups[i].generation);
+    *ret_generation = last;
+    return PH_OK;
+}
+
 /* The next generation is ours, if nobody was faster (RETRY). */
 static enum ph_rc claim(struct attempt *a, struct lease *ret_lease, struct ph_err *err)
 {
     struct lease_info info = {
-        .generation = a->exists ? a->seen.generation + 1 : 1,
         .valid_s = a->opts->valid_s != 0 ? a->opts->valid_s : LEASE_VALID_S,
     };
-    enum ph_rc rc;
+    enum ph_rc rc = last_generation(a, &info.generation, err);
 
+    if (rc != PH_OK)
+        return rc;
+    info.generation++;
     (void)snprintf(info.command, sizeof info.command, "%s", a->opts->command);
     (void)snprintf(info.label, sizeof info.label, "%s", a->opts->label);
     lease_describe_self(&info);

@@ -503,7 +503,7 @@ static void remove_debris(struct fixture *f, const char *rival)
     assert_int_equal(lease_take(f->store, "main", "backup", "", &lease, &err), PH_OK);
     if (rival != NULL)
         assert_int_equal(store_put(f->store, key.text, rival, strlen(rival), false, &err), PH_OK);
-    backup_debris_remove(&lease, "main");
+    backup_debris_remove(&lease, "main", NULL);
     if (rival != NULL)
         assert_int_equal(store_delete(f->store, key.text, &err), PH_OK);
     lease_release(&lease);

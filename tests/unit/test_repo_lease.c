@@ -19,6 +19,7 @@
 #include "base/jsonx.h"
 #include "base/mem.h"
 #include "base/timeutil.h"
+#include "format/backup_info.h"
 #include "format/lease_info.h"
 #include "format/sealed_json.h"
 #include "repo/lease.h"
@@ -196,7 +197,7 @@ static void test_release_is_noted(void **state)
 static void test_dead_holder_is_replaced_at_once(void **state)
 {
     struct fixture *f = *state;
-    uint64_t began_us = time_mono_us();
+    uint64_t began_us;
     struct lease l;
     int status = 0;
     pid_t pid = fork();
@@ -210,6 +211,7 @@ static void test_dead_holder_is_replaced_at_once(void **state)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
     assert_false(now(f).released);
+    began_us = time_mono_us();
     take(f, &l);
     assert_int_equal(l.generation, 2);
     assert_true(time_mono_us() - began_us < 1000000);
@@ -446,6 +448,41 @@ static void test_lease_of_an_older_version(void **state)
     lease_release(&l);
 }
 
+/* Backups are ordered by generation, so it does not begin anew where the lease was removed. */
+static void test_removed_lease_goes_on_counting(void **state)
+{
+    struct fixture *f = *state;
+    struct backup_info info = {
+        .label = "20261130T201500Z_F",
+        .tool_version = xstrdup("test"),
+        .generation = 41,
+        .system = 1,
+        .pg_major = 15,
+        .page_size = 8192,
+        .wal_segment_size = 16 * MIB,
+        .timeline = 1,
+        .wal_first = "000000010000000000000002",
+        .wal_last = "000000010000000000000002",
+    };
+    struct buf text;
+    struct lease l;
+    struct ph_err err;
+
+    take(f, &l);
+    lease_release(&l);
+    buf_init(&text, SEALED_JSON_BYTES_MAX);
+    if (backup_info_encode(&info, &text, &err) != PH_OK ||
+        store_put(f->store, repo_key_backup_json("main", info.label).text, text.data,
+                  text.len_bytes, true, &err) != PH_OK ||
+        store_delete(f->store, repo_key_lease("main").text, &err) != PH_OK)
+        fail_msg("%s", err.text);
+    buf_release(&text);
+    backup_info_release(&info);
+    take(f, &l);
+    assert_int_equal(l.generation, 42);
+    lease_release(&l);
+}
+
 static void test_damaged_lease_is_named(void **state)
 {
     struct fixture *f = *state;
@@ -477,6 +514,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_guard_keeps_takers_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_race_for_the_lease, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_lease_of_an_older_version, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_removed_lease_goes_on_counting, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_damaged_lease_is_named, set_up, tear_down),
     };
 
