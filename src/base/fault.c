@@ -34,10 +34,10 @@ static int errno_from_name(const char *name)
         const char *name;
         int value;
     } table[] = {
-        {"EIO", EIO},       {"ENOSPC", ENOSPC},   {"EDQUOT", EDQUOT}, {"EACCES", EACCES},
-        {"EROFS", EROFS},   {"ENOMEM", ENOMEM},   {"EINTR", EINTR},   {"EINVAL", EINVAL},
-        {"ENOENT", ENOENT}, {"EMFILE", EMFILE},   {"EPERM", EPERM},   {"ENOSYS", ENOSYS},
-        {"EEXIST", EEXIST}, {"EAGAIN", EAGAIN},   {"KILL", FAULT_KILL},
+        {"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT},   {"EACCES", EACCES},
+        {"EROFS", EROFS},   {"ENOMEM", ENOMEM}, {"EINTR", EINTR},     {"EINVAL", EINVAL},
+        {"ENOENT", ENOENT}, {"EMFILE", EMFILE}, {"EPERM", EPERM},     {"ENOSYS", ENOSYS},
+        {"EEXIST", EEXIST}, {"EAGAIN", EAGAIN}, {"KILL", FAULT_KILL},
     };
 
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)

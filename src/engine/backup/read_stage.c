@@ -38,8 +38,8 @@ static size_t files_max(void)
 void read_stage_init(struct read_stage *st, struct batch_set *set, struct reader *reader,
                      struct meter *meter)
 {
-    *st = (struct read_stage){
-        .set = set, .reader = reader, .meter = meter, .files_max = files_max()};
+    *st =
+        (struct read_stage){.set = set, .reader = reader, .meter = meter, .files_max = files_max()};
 }
 
 static enum ph_rc stopped(struct ph_err *err)
@@ -173,7 +173,8 @@ static enum ph_rc reap(struct read_stage *st, bool wait, bool *ret_any, struct p
     return req == NULL ? PH_OK : take_finished(st, req, err);
 }
 
-enum ph_rc read_stage_next_batch(struct read_stage *st, struct batch **ret_batch, struct ph_err *err)
+enum ph_rc read_stage_next_batch(struct read_stage *st, struct batch **ret_batch,
+                                 struct ph_err *err)
 {
     struct batch *b = queue_try_pop(st->set->free_queue);
 
