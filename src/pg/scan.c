@@ -62,6 +62,7 @@ struct waiting {
 
 struct names {
     struct dir_list list;
+    bool any_init; /* some name ends like an init fork's */
     struct waiting *stack;
     size_t stack_len;
     size_t stack_cap;
@@ -185,6 +186,22 @@ static bool has_init_fork(const struct names *n, uint32_t rel_number)
     return false;
 }
 
+/* Most folders hold no init fork: one look at all names saves a search for each. */
+static bool any_init_fork(const struct dir_list *list)
+{
+    static const char ending[] = "_init";
+    const size_t len = sizeof ending - 1;
+
+    for (size_t i = 0; i < list->count; i++) {
+        const char *name = dir_list_name(list, i);
+        size_t name_len = strlen(name);
+
+        if (name_len > len && memcmp(name + name_len - len, ending, len) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* true: a relation file that no backup wants. Decided by names alone, before the file is looked at. */
 static bool skip_relation(struct walk *w, const struct names *n, const struct relname *rel)
 {
@@ -192,7 +209,7 @@ static bool skip_relation(struct walk *w, const struct names *n, const struct re
         w->totals.skipped_temp++;
         return true;
     }
-    if (rel->kind == RELNAME_RELATION && rel->fork != RELNAME_FORK_INIT &&
+    if (rel->kind == RELNAME_RELATION && rel->fork != RELNAME_FORK_INIT && n->any_init &&
         has_init_fork(n, rel->rel_number)) {
         w->totals.skipped_unlogged++;
         return true;
@@ -401,6 +418,7 @@ static enum ph_rc walk_level(struct walk *w, const struct level *level, struct p
         names_release(&n);
         return err_ctx(err, "could not list \"%s\"", shown);
     }
+    n.any_init = any_init_fork(&n.list);
     for (size_t i = 0; rc == PH_OK && i < n.list.count; i++) {
         const char *name = dir_list_name(&n.list, i);
 

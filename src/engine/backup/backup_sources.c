@@ -234,7 +234,9 @@ static enum ph_rc feed_entry(void *ctx, const struct scan_entry *e, struct ph_er
     if (e->type == SCAN_LINK)
         s->link_target = xstrdup(e->link_text);
     if (e->type == SCAN_FILE) {
-        set_place(s, f->job, e);
+        /* An empty relation file need not be opened: what it gets from now on is in the WAL. */
+        if ((e->flags & SCAN_F_PAGES) == 0 || e->size_bytes > 0)
+            set_place(s, f->job, e);
         s->pages = (e->flags & SCAN_F_PAGES) != 0;
         s->whole = (e->flags & SCAN_F_WHOLE) != 0;
         s->first_block = e->rel.segment * f->job->dir.control.relseg_blocks;
