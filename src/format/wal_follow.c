@@ -8,7 +8,6 @@
  */
 #include "format/wal_follow.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,19 +50,6 @@ void wal_follow_first_link(const struct block_summary *summary, const uint8_t *b
     }
 }
 
-static enum wal_follow breaks(char *text, size_t text_bytes, const char *fmt, ...)
-    PRINTF_LIKE(3, 4);
-
-static enum wal_follow breaks(char *text, size_t text_bytes, const char *fmt, ...)
-{
-    va_list args;
-
-    va_start(args, fmt);
-    (void)vsnprintf(text, text_bytes, fmt, args);
-    va_end(args);
-    return WAL_FOLLOW_BREAKS;
-}
-
 /* Bytes of a record that are still to come behind the segment. */
 static uint32_t left_behind(const struct block_summary *s)
 {
@@ -101,21 +87,30 @@ static enum wal_follow judge_edge(const struct block_summary *prev,
     uint32_t left = left_behind(prev);
     bool continued = next->head_kind == WAL_HEAD_CONTINUED || next->head_kind == WAL_HEAD_ABORTED;
 
-    if (continued && next->head.total_bytes != left)
-        return breaks(
+    if (continued && next->head.total_bytes != left) {
+        (void)snprintf(
             text, text_bytes,
             "it begins with %u bytes of a record begun before, where %u bytes are missing",
             next->head.total_bytes, left);
-    if (next->head_kind == WAL_HEAD_NONE && left != 0)
-        return breaks(text, text_bytes,
-                      "it begins with a new record, where %u bytes of one are missing", left);
-    if (next->head_kind == WAL_HEAD_OVERWRITTEN && left == 0)
-        return breaks(text, text_bytes,
-                      "it says that a crash cut off a record before it, where all are whole");
-    if (joined_crc_wrong(prev, next))
-        return breaks(text, text_bytes,
-                      "the record at " PH_LSN_FMT " is begun and continued with different contents",
-                      PH_LSN_ARGS(prev->tail.lsn));
+        return WAL_FOLLOW_BREAKS;
+    }
+    if (next->head_kind == WAL_HEAD_NONE && left != 0) {
+        (void)snprintf(text, text_bytes,
+                       "it begins with a new record, where %u bytes of one are missing", left);
+        return WAL_FOLLOW_BREAKS;
+    }
+    if (next->head_kind == WAL_HEAD_OVERWRITTEN && left == 0) {
+        (void)snprintf(text, text_bytes,
+                       "it says that a crash cut off a record before it, where all are whole");
+        return WAL_FOLLOW_BREAKS;
+    }
+    if (joined_crc_wrong(prev, next)) {
+        (void)snprintf(text, text_bytes,
+                       "the record at " PH_LSN_FMT
+                       " is begun and continued with different contents",
+                       PH_LSN_ARGS(prev->tail.lsn));
+        return WAL_FOLLOW_BREAKS;
+    }
     return WAL_FOLLOW_FITS;
 }
 
@@ -132,10 +127,11 @@ static enum wal_follow judge_link(const struct block_summary *prev,
         return WAL_FOLLOW_UNKNOWN;
     if (link == last || (cut_off && link == prev->last_lsn))
         return WAL_FOLLOW_FITS;
-    return breaks(text, text_bytes,
-                  "its first record follows one at " PH_LSN_FMT
-                  ", the last one there is at " PH_LSN_FMT,
-                  PH_LSN_ARGS(link), PH_LSN_ARGS(last));
+    (void)snprintf(text, text_bytes,
+                   "its first record follows one at " PH_LSN_FMT
+                   ", the last one there is at " PH_LSN_FMT,
+                   PH_LSN_ARGS(link), PH_LSN_ARGS(last));
+    return WAL_FOLLOW_BREAKS;
 }
 
 enum wal_follow wal_follow_judge(const struct block_summary *prev, const struct block_summary *next,

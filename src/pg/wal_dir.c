@@ -11,7 +11,6 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "codec/checksum.h"
 #include "format/wal_check.h"
 #include "format/wal_reader.h"
 #include "io/direct.h"
@@ -55,25 +54,27 @@ bool wal_dir_holds(int wal_fd, const char *name, ph_lsn start_lsn)
            begins_at(head, sizeof head, start_lsn);
 }
 
-static enum ph_rc hash(int fd, uint8_t *buffer, ph_lsn start_lsn, uint32_t seg_bytes,
-                       uint8_t ret_sha256[32], struct ph_err *err)
+/* Where a segment's bytes go. */
+struct reading {
+    ph_lsn start_lsn;
+    uint32_t seg_bytes;
+    wal_dir_sink sink;
+    void *ctx;
+};
+
+static enum ph_rc read_through(int fd, const struct reading *r, struct ph_err *err)
 {
-    struct sha256 sha;
+    AUTO_FREE uint8_t *buffer = xmalloc(READ_BYTES);
 
-    sha256_init(&sha);
-    for (uint64_t at = 0; at < seg_bytes; at += READ_BYTES) {
-        size_t part = (size_t)MIN_OF((uint64_t)READ_BYTES, seg_bytes - at);
-        enum ph_rc rc = pread_full(fd, buffer, part, at, err);
+    for (uint64_t at = 0; at < r->seg_bytes; at += READ_BYTES) {
+        size_t part = (size_t)MIN_OF((uint64_t)READ_BYTES, r->seg_bytes - at);
 
-        if (rc == PH_OK && at == 0 && !begins_at(buffer, part, start_lsn))
-            rc = err_set(err, PH_NOT_FOUND, "is of other WAL now");
-        if (rc != PH_OK) {
-            sha256_release(&sha);
-            return rc;
-        }
-        sha256_update(&sha, buffer, part);
+        if (pread_full(fd, buffer, part, at, err) != PH_OK)
+            return err->rc;
+        if (at == 0 && !begins_at(buffer, part, r->start_lsn))
+            return err_set(err, PH_NOT_FOUND, "is of other WAL now");
+        r->sink(r->ctx, buffer, part);
     }
-    sha256_final(&sha, ret_sha256);
     return PH_OK;
 }
 
@@ -83,13 +84,12 @@ static bool same_state(const struct file_facts *a, const struct file_facts *b)
            a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns;
 }
 
-enum ph_rc wal_dir_sha256(int wal_fd, const char *name, ph_lsn start_lsn, uint32_t seg_bytes,
-                          uint8_t ret_sha256[32], struct ph_err *err)
+enum ph_rc wal_dir_read(int wal_fd, const char *name, ph_lsn start_lsn, uint32_t seg_bytes,
+                        wal_dir_sink sink, void *ctx, struct ph_err *err)
 {
-    AUTO_FREE uint8_t *buffer = NULL;
+    const struct reading r = {start_lsn, seg_bytes, sink, ctx};
     struct file_facts before;
     struct file_facts after;
-    uint8_t sha256[32];
     AUTO_FD fd = -1;
 
     if (open_at(wal_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, &fd, err) != PH_OK ||
@@ -98,13 +98,11 @@ enum ph_rc wal_dir_sha256(int wal_fd, const char *name, ph_lsn start_lsn, uint32
     if (before.size_bytes != seg_bytes)
         return err_set(err, PH_NOT_FOUND, "WAL segment \"%s\" has %llu bytes", name,
                        (unsigned long long)before.size_bytes);
-    buffer = xmalloc(READ_BYTES);
-    if (hash(fd, buffer, start_lsn, seg_bytes, sha256, err) != PH_OK)
+    if (read_through(fd, &r, err) != PH_OK)
         return err_ctx(err, "WAL segment \"%s\"", name);
     if (file_facts_at(wal_fd, name, &after, err) != PH_OK)
         return err->rc;
     if (!same_state(&before, &after))
         return err_set(err, PH_NOT_FOUND, "WAL segment \"%s\" changed while it was read", name);
-    memcpy(ret_sha256, sha256, sizeof sha256);
     return PH_OK;
 }

@@ -6,6 +6,7 @@
 #define PG_WAL_DIR_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -19,14 +20,16 @@ MUST_CHECK enum ph_rc wal_dir_history(int wal_fd, ph_tli tli, struct tl_history 
 /* Is there a file of that name that begins at start_lsn? Recycled files carry an older beginning. */
 bool wal_dir_holds(int wal_fd, const char *name, ph_lsn start_lsn);
 
+/* Takes the bytes of a file in order. */
+typedef void (*wal_dir_sink)(void *ctx, const uint8_t *bytes, size_t len_bytes);
+
 /*
- * SHA-256 of a segment that the server has finished.
+ * Read a segment that the server has finished. What sink was given counts only on success.
  *
- * ret_sha256  filled on success
- * Errors      NOT_FOUND: not there, or recycled or written while it was read: it tells nothing; AUTH, IO
+ * Errors  NOT_FOUND: not there, or recycled or written while it was read: it tells nothing; AUTH, IO
  */
-MUST_CHECK enum ph_rc wal_dir_sha256(int wal_fd, const char *name, ph_lsn start_lsn,
-                                     uint32_t seg_bytes, uint8_t ret_sha256[32],
-                                     struct ph_err *err);
+MUST_CHECK enum ph_rc wal_dir_read(int wal_fd, const char *name, ph_lsn start_lsn,
+                                   uint32_t seg_bytes, wal_dir_sink sink, void *ctx,
+                                   struct ph_err *err);
 
 #endif

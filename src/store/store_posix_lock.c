@@ -236,7 +236,7 @@ enum ph_rc store_posix_put_if(struct store *s, const char *key, const void *data
                               const struct store_tag *expected, struct store_tag *ret_tag,
                               struct ph_err *err)
 {
-    struct store_hold *hold;
+    struct store_hold *hold = NULL;
     enum ph_rc rc;
 
     if (len_bytes > TAGGED_MAX)

@@ -236,7 +236,8 @@ def test_crashes_and_long_records_are_no_clone(archived, major):
                                 "from generate_series(1, 8)"})
         load.start()
         start = server.sql("select pg_current_wal_insert_lsn()")
-        wait_until(lambda: server.sql("select pg_current_wal_insert_lsn() - '%s'::pg_lsn > %d" % (start, (30 + turn) << 20)) == "t", 60)
+        far = "select pg_current_wal_insert_lsn() - '%s'::pg_lsn > %d" % (start, (30 + turn) << 20)
+        wait_until(lambda query=far: server.sql(query) == "t", 60)
         server.kill9()
         load.join()
         server.start()
@@ -304,8 +305,8 @@ def test_pg_resetwal_is_told_and_accepted(unarchived):
     tool.run("archive-push", path)
     number = int(os.path.basename(path)[16:], 16)
     server.stop()
-    server.world.run([os.path.join(server.bindir, "pg_resetwal"), "-f", "-l", "%s%08X" % (os.path.basename(path)[:16], number + 1),
-                      server.pgdata])
+    server.world.run([os.path.join(server.bindir, "pg_resetwal"), "-f", "-l",
+                      "%s%08X" % (os.path.basename(path)[:16], number + 1), server.pgdata])
     server.start()
     first = finish_segment(server)
     result = tool.run("archive-push", first)

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "codec/checksum.h"
 #include "format/tl_history.h"
 #include "io/fdio.h"
 #include "pg/wal_dir.h"
@@ -115,6 +116,28 @@ static enum ph_rc check_position(const struct lineage *l, struct ph_err *err)
 
 /* ---- 3 ---- */
 
+static void add_to_hash(void *ctx, const uint8_t *bytes, size_t len_bytes)
+{
+    sha256_update(ctx, bytes, len_bytes);
+}
+
+/* false: the file tells nothing. */
+static bool own_hash(const struct lineage *l, const char *name, ph_lsn start_lsn,
+                     uint8_t ret_sha256[SHA256_BYTES])
+{
+    struct ph_err unused;
+    struct sha256 sha;
+
+    sha256_init(&sha);
+    if (wal_dir_read(l->wal_fd, name, start_lsn, l->seg_bytes, add_to_hash, &sha, &unused) !=
+        PH_OK) {
+        sha256_release(&sha);
+        return false;
+    }
+    sha256_final(&sha, ret_sha256);
+    return true;
+}
+
 /* OK: nothing to say, *ret_judged where both were compared. */
 static enum ph_rc compare_segment(const struct lineage *l, uint64_t segno, bool *ret_judged,
                                   struct ph_err *err)
@@ -123,13 +146,13 @@ static enum ph_rc compare_segment(const struct lineage *l, uint64_t segno, bool 
     char name[WAL_NAME_TEXT_BYTES];
     struct wal_object head;
     struct ph_err unused;
-    uint8_t own[32];
+    uint8_t own[SHA256_BYTES];
 
     *ret_judged = false;
     (void)wal_segment_name(l->tli, segno, l->seg_bytes, name, sizeof name);
     if (!wal_dir_holds(l->wal_fd, name, start_lsn) ||
         wal_archive_head(&l->job->archive, name, &head, &unused) != PH_OK ||
-        wal_dir_sha256(l->wal_fd, name, start_lsn, l->seg_bytes, own, &unused) != PH_OK)
+        !own_hash(l, name, start_lsn, own))
         return PH_OK;
     *ret_judged = true;
     if (memcmp(own, head.sha256, sizeof own) == 0)
