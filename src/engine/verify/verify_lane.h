@@ -13,7 +13,7 @@
 #include "engine/verify/verify_stream.h"
 
 #define LANE_RAW_BYTES   ((size_t)1024 * 1024) /* raw bytes of any frame in a pack */
-#define LANE_FRAME_BYTES ((size_t)1024 * 1024 + 16 * 1024)
+#define LANE_FRAME_BYTES ((size_t)1040 * 1024)
 
 struct verify_job;
 

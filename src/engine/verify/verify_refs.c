@@ -224,68 +224,76 @@ static uint64_t zeros_sum(struct walk *w, uint32_t logical_len)
     return w->zeros_sum;
 }
 
-/* The image: *ret_known is false where the sum cannot be told. */
-static enum ph_rc judge_image(struct walk *w, const struct extent_entry *e, uint32_t number,
-                              uint32_t logical_len, struct reference *ref, uint64_t *ret_sum,
-                              bool *ret_known, struct ph_err *err)
-{
-    struct frame_fact *f = NULL;
+/* An extent whose frames are being judged. */
+struct judged {
+    uint32_t number;
+    uint32_t logical_len;
+    struct reference ref; /* the last frame that was looked at */
+    uint64_t sum;         /* of image and deltas so far */
+    bool known;           /* sum can be told */
+};
 
-    *ret_known = false;
-    if (e->pages == 0) {
-        *ret_sum = zeros_sum(w, logical_len);
-        *ret_known = true;
-        return PH_OK;
-    }
-    *ref = (struct reference){.name = "extent",
-                              .number = number,
-                              .slot = w->slots[e->pack],
-                              .offset = e->frame_offset,
-                              .kind = FRAME_IMAGE,
-                              .owner = w->owner,
-                              .extent = number,
-                              .pages = e->pages,
-                              .raw_len = extent_pages_bytes(e->pages, logical_len, w->page_size)};
-    ref->len_bytes = extent_frame_bytes(e, ref->raw_len, FRAME_IMAGE_BLOCK_LOG2);
-    if (ref->raw_len == 0) {
-        walk_mismatch(w, ref, "the manifest has pages behind the end of the file");
-        return PH_OK;
-    }
-    if (walk_frame(w, ref, &f, err) != PH_OK)
-        return err->rc;
-    if (f == NULL || !f->known)
-        return PH_OK;
-    if (image_sum(w, ref->slot, f, logical_len, ret_sum, err) != PH_OK)
-        return err->rc;
-    *ret_known = true;
+/* Look the frame of x->ref up; NULL where something is wrong, which is reported then. */
+static enum ph_rc judge_frame(struct walk *w, struct judged *x, struct frame_fact **ret_fact,
+                              struct ph_err *err)
+{
+    *ret_fact = NULL;
+    if (x->ref.raw_len > 0)
+        return walk_frame(w, &x->ref, ret_fact, err);
+    walk_mismatch(w, &x->ref, "the manifest has pages behind the end of the file");
     return PH_OK;
 }
 
-static enum ph_rc judge_delta(struct walk *w, const struct delta_entry *d, uint32_t logical_len,
-                              struct reference *ref, uint64_t *sum, bool *known, struct ph_err *err)
+static enum ph_rc judge_image(struct walk *w, struct judged *x, const struct extent_entry *e,
+                              struct ph_err *err)
 {
     struct frame_fact *f = NULL;
 
-    *ref = (struct reference){.name = "a delta of extent",
-                              .number = d->extent,
-                              .slot = w->slots[d->pack],
-                              .offset = d->frame_offset,
-                              .len_bytes = d->frame_len,
-                              .kind = FRAME_DELTA,
-                              .owner = w->owner,
-                              .extent = d->extent,
-                              .pages = d->pages,
-                              .raw_len = extent_pages_bytes(d->pages, logical_len, w->page_size)};
-    if (ref->raw_len == 0) {
-        walk_mismatch(w, ref, "the manifest has pages behind the end of the file");
-        *known = false;
+    if (e->pages == 0) {
+        x->sum = zeros_sum(w, x->logical_len);
+        x->known = true;
         return PH_OK;
     }
-    if (walk_frame(w, ref, &f, err) != PH_OK)
+    x->ref =
+        (struct reference){.name = "extent",
+                           .number = x->number,
+                           .slot = w->slots[e->pack],
+                           .offset = e->frame_offset,
+                           .kind = FRAME_IMAGE,
+                           .owner = w->owner,
+                           .extent = x->number,
+                           .pages = e->pages,
+                           .raw_len = extent_pages_bytes(e->pages, x->logical_len, w->page_size)};
+    x->ref.len_bytes = extent_frame_bytes(e, x->ref.raw_len, FRAME_IMAGE_BLOCK_LOG2);
+    if (judge_frame(w, x, &f, err) != PH_OK)
         return err->rc;
-    *known = *known && f != NULL && f->known;
-    if (*known)
-        *sum = extent_sum_delta(*sum, d->pages, f->raw_xxh3);
+    if (f == NULL || !f->known)
+        return PH_OK;
+    x->known = true;
+    return image_sum(w, x->ref.slot, f, x->logical_len, &x->sum, err);
+}
+
+static enum ph_rc judge_delta(struct walk *w, struct judged *x, const struct delta_entry *d,
+                              struct ph_err *err)
+{
+    struct frame_fact *f = NULL;
+
+    x->ref =
+        (struct reference){.name = "a delta of extent",
+                           .number = x->number,
+                           .slot = w->slots[d->pack],
+                           .offset = d->frame_offset,
+                           .len_bytes = d->frame_len,
+                           .kind = FRAME_DELTA,
+                           .owner = w->owner,
+                           .extent = x->number,
+                           .pages = d->pages,
+                           .raw_len = extent_pages_bytes(d->pages, x->logical_len, w->page_size)};
+    if (judge_frame(w, x, &f, err) != PH_OK)
+        return err->rc;
+    x->known = x->known && f != NULL && f->known;
+    if (x->known)
+        x->sum = extent_sum_delta(x->sum, d->pages, f->raw_xxh3);
     return PH_OK;
 }
 
@@ -312,32 +320,27 @@ static bool pack_is_known(struct walk *w, uint32_t pack)
     return pack < w->slot_count;
 }
 
-static enum ph_rc judge_extent(struct walk *w, const struct extent_entry *e, uint32_t number,
-                               uint32_t logical_len, const uint8_t *deltas, struct ph_err *err)
+static enum ph_rc judge_extent(struct walk *w, struct judged *x, const struct extent_entry *e,
+                               const uint8_t *deltas, struct ph_err *err)
 {
-    struct reference ref = {.name = "extent", .number = number};
-    uint64_t sum = 0;
-    bool known = false;
-
     if (e->pages != 0 && !pack_is_known(w, e->pack))
         return PH_OK;
-    if (judge_image(w, e, number, logical_len, &ref, &sum, &known, err) != PH_OK)
+    if (judge_image(w, x, e, err) != PH_OK)
         return err->rc;
     for (uint32_t i = 0; i < e->deltas; i++) {
         struct delta_entry d = delta_entry_get(deltas, i);
 
         if (!pack_is_known(w, d.pack))
             return PH_OK;
-        if (judge_delta(w, &d, logical_len, &ref, &sum, &known, err) != PH_OK)
+        if (judge_delta(w, x, &d, err) != PH_OK)
             return err->rc;
     }
-    if (!known || sum == e->xxh3)
+    if (!x->known || x->sum == e->xxh3)
         return PH_OK;
-    if (e->pages == 0 && e->deltas == 0) {
+    if (e->pages == 0 && e->deltas == 0)
         walk_manifest_wrong(w, "an extent of zeros has another sum");
-        return PH_OK;
-    }
-    walk_mismatch(w, &ref, "the frames give another sum than the manifest has");
+    else
+        walk_mismatch(w, &x->ref, "the frames give another sum than the manifest has");
     return PH_OK;
 }
 
@@ -353,7 +356,9 @@ static enum ph_rc judge_extents(struct walk *w, const struct manifest_record *r,
     for (uint32_t i = 0; i + 1 < r->extent_count; i++) {
         struct extent_entry e = extent_entry_get(r->extents, i);
 
-        if (judge_extent(w, &e, r->first_extent + i, w->extent_bytes, deltas, err) != PH_OK)
+        struct judged x = {.number = r->first_extent + i, .logical_len = w->extent_bytes};
+
+        if (judge_extent(w, &x, &e, deltas, err) != PH_OK)
             return err->rc;
         deltas += e.deltas * MANIFEST_DELTA_BYTES;
     }
@@ -381,7 +386,8 @@ static enum ph_rc judge_waiting(struct walk *w, bool continues, struct ph_err *e
     }
     if (!continues)
         len = MIN_OF(last->size_bytes - begin, len);
-    return judge_extent(w, &last->entry, last->number, (uint32_t)len, last->deltas, err);
+    struct judged x = {.number = last->number, .logical_len = (uint32_t)len};
+    return judge_extent(w, &x, &last->entry, last->deltas, err);
 }
 
 /* ---- records ---- */

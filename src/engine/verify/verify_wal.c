@@ -189,6 +189,7 @@ static enum ph_rc blocks_compare(const struct wal_archive *a, const struct wal_i
                                  const struct wal_object *head, const struct buf *content,
                                  struct block_summary *stored, struct ph_err *err)
 {
+    static const uint8_t nobody[sizeof head->sha256]; /* of a summary that nobody has sealed */
     const struct wal_check_opts opts = {.name = item->name,
                                         .sysid = a->id.system_identifier,
                                         .major = a->id.pg_major,
@@ -197,7 +198,9 @@ static enum ph_rc blocks_compare(const struct wal_archive *a, const struct wal_i
     struct block_summary again;
 
     if (stored->sysid != head->system_identifier || stored->tli != head->timeline ||
-        stored->start_lsn != head->start_lsn || stored->seg_bytes != head->segment_bytes)
+        stored->start_lsn != head->start_lsn || stored->seg_bytes != head->segment_bytes ||
+        (memcmp(stored->sha256, nobody, sizeof nobody) != 0 &&
+         memcmp(stored->sha256, head->sha256, sizeof nobody) != 0))
         return err_set(err, PH_CORRUPT, "it is the summary of another segment");
     if (content == NULL)
         return PH_OK;
