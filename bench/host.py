@@ -101,6 +101,17 @@ def quiet_caches(names_too=True):
     return True
 
 
+def reclaims_by_itself():
+    """True where the kernel evicts cold pages although memory is free (DAMON), whoever warmed them."""
+    base = "/sys/kernel/mm/damon/admin/kdamonds"
+    found = []
+    for folder, _, names in os.walk(base):
+        for name in sorted({"state", "action"} & set(names)):
+            with open(f"{folder}/{name}", encoding="ascii") as source:
+                found.append(source.read().strip())
+    return "on" in found and "pageout" in found
+
+
 def meminfo_bytes():
     values = {}
     with open("/proc/meminfo", encoding="ascii") as source:

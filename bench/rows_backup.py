@@ -4,8 +4,8 @@
 import json
 import os
 
-from host import make_dir, meminfo_bytes, quiet_caches, remove_tree
-from measure import median
+from host import kernel_settings, make_dir, meminfo_bytes, quiet_caches, remove_tree
+from measure import ToolFailed, median
 from residency import files_below
 from tools import stored_bytes
 
@@ -82,7 +82,16 @@ def row_backup(bench):
 
 
 def fio(bench, *options):
-    """Run fio and return its job's results."""
+    """Run fio with huge pages under its buffers, as pghush has, where the kernel has some; its job's results."""
+    try:
+        # The drive splits a request whose memory is in too many pieces: 1.4 GB/s with, 1.0 without.
+        with kernel_settings({"vm/nr_hugepages": 2 * read_depth()}):
+            return run_fio(bench, "--iomem=mmaphuge", *options)
+    except (OSError, ToolFailed):
+        return run_fio(bench, *options)
+
+
+def run_fio(bench, *options):
     argv = ["fio", "--name=limit", "--ioengine=io_uring", "--direct=1", f"--bs={READ_SIZE}",
             f"--iodepth={read_depth()}", "--file_service_type=sequential", "--output-format=json", *options]
     return json.loads(bench.meter.call(argv))["jobs"][0]

@@ -3,7 +3,7 @@
 
 import os
 
-from host import kernel_settings, quiet_caches
+from host import kernel_settings, quiet_caches, reclaims_by_itself
 from measure import median
 from residency import count_file, count_tree, dirty_range, files_below, warm_range
 from rows_backup import discard, empty_repository, memory_repository, raw_settings
@@ -79,6 +79,8 @@ def row_warm(bench):
         text = f"warm idle file of {before / 1e6:.0f} MB, resident after the backup, {what}"
         report.bound("warm", text, "bytes", after, at_least=before)
         report.fact("warm", text, "bytes", after, rest.name, theirs)
+    if reclaims_by_itself():
+        report.note("warm: this kernel evicts cold pages by itself (DAMON, action pageout); pages lost may be its doing")
 
 
 def warm_plan(bench):
