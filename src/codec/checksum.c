@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * XXH3 and SHA-256 by their libraries. OpenSSL picks the processor's SHA instructions by itself.
+ * XXH3 and SHA-256 by their libraries. OpenSSL picks the processor's SHA instructions by itself. Its
+ * older functions are used because they need no set-up: the newer ones read a configuration file and
+ * look for providers first, which costs a call of archive-push as much as 2 MiB of hashing.
  * CRC-32C is in crc32c.c.
  */
+#define OPENSSL_SUPPRESS_DEPRECATED
 #include "codec/checksum.h"
 
-#include <openssl/evp.h>
+#include <openssl/sha.h>
+#include <stdlib.h>
 #include <xxhash.h>
 #ifdef HAVE_XXH3_DISPATCH
 #include <xxh_x86dispatch.h> /* redirects the XXH3 calls */
@@ -56,32 +60,32 @@ void xxh3_stream_free(struct xxh3_stream *s)
 
 void sha256_init(struct sha256 *s)
 {
-    s->md_ctx = EVP_MD_CTX_new();
-    if (s->md_ctx == NULL)
-        ph_out_of_memory(256);
-    int ok = EVP_DigestInit_ex(s->md_ctx, EVP_sha256(), NULL);
+    SHA256_CTX *ctx = xmalloc(sizeof *ctx);
+    int ok = SHA256_Init(ctx);
+
     PH_ASSERT(ok == 1);
+    s->ctx = ctx;
 }
 
 void sha256_update(struct sha256 *s, const void *data, size_t len_bytes)
 {
-    int ok = EVP_DigestUpdate(s->md_ctx, data, len_bytes);
+    int ok = SHA256_Update(s->ctx, data, len_bytes);
+
     PH_ASSERT(ok == 1);
 }
 
 void sha256_final(struct sha256 *s, uint8_t ret_digest[32])
 {
-    unsigned len_bytes = 0;
+    int ok = SHA256_Final(ret_digest, s->ctx);
 
-    int ok = EVP_DigestFinal_ex(s->md_ctx, ret_digest, &len_bytes);
-    PH_ASSERT(ok == 1 && len_bytes == SHA256_BYTES);
+    PH_ASSERT(ok == 1);
     sha256_release(s);
 }
 
 void sha256_release(struct sha256 *s)
 {
-    EVP_MD_CTX_free(s->md_ctx);
-    s->md_ctx = NULL;
+    free(s->ctx);
+    s->ctx = NULL;
 }
 
 void sha256_of(const void *data, size_t len_bytes, uint8_t ret_digest[32])

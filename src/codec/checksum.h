@@ -53,10 +53,10 @@ void xxh3_stream_free(struct xxh3_stream *s);
 
 /* init, update*, final, then init again or release. release is always safe after init. */
 struct sha256 {
-    void *md_ctx; /* OpenSSL's EVP_MD_CTX */
+    void *ctx; /* OpenSSL's SHA256_CTX; owned */
 };
 
-/* Begin; memory comes from OpenSSL. */
+/* Begin. */
 void sha256_init(struct sha256 *s);
 /* Add bytes; borrowed for the call. */
 void sha256_update(struct sha256 *s, const void *data, size_t len_bytes);

@@ -26,7 +26,7 @@
 
 #define BOUNCE_BYTES    ((size_t)MIB)
 #define DIRECT_READ_MIN ((size_t)64 * KIB) /* smaller reads of objects go through the cache */
-#define UNSETTLED_BIT   ((mode_t)S_ISVTX) /* of a folder: its name may not be on the drive yet */
+#define UNSETTLED_BIT   ((mode_t)S_ISVTX)  /* of a folder: its name may not be on the drive yet */
 #define NAME_TAIL_MAX   255
 
 struct posix_object {

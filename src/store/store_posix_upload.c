@@ -11,6 +11,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 
 #include "base/log.h"
@@ -23,6 +25,7 @@
 #define SMALL_BYTES  ((size_t)64 * KIB)
 #define APPEND_BYTES ((size_t)MIB)
 #define APPEND_DEPTH 4
+#define SYNC_THREADS 15 /* beside the caller's */
 
 struct posix_upload {
     struct store_upload base;
@@ -179,7 +182,6 @@ static enum ph_rc sync_data(struct posix_upload *u, struct ph_err *err)
     return fsync_fd(u->file.fd, err) == PH_OK ? PH_OK : upload_fail(u, err);
 }
 
-/* The expendable ones first: what they have sent on its way travels with the others' sync. */
 static enum ph_rc set_sync(const struct store_commit *set, bool expendable, struct ph_err *err)
 {
     for (size_t i = 0; i < set->count; i++)
@@ -188,6 +190,44 @@ static enum ph_rc set_sync(const struct store_commit *set, bool expendable, stru
              sync_data(upload_of(set->uploads[i]), err) != PH_OK))
             return err->rc;
     return PH_OK;
+}
+
+/* Sets whose data goes to the drive, and the threads that wait for it. */
+struct sync_job {
+    struct store_commit *sets;
+    size_t count;
+    atomic_size_t next;
+};
+
+static void *sync_main(void *arg)
+{
+    struct sync_job *job = arg;
+    size_t i;
+
+    while ((i = atomic_fetch_add(&job->next, 1)) < job->count)
+        if (job->sets[i].rc == PH_OK)
+            job->sets[i].rc = set_sync(&job->sets[i], false, &job->sets[i].err);
+    return NULL;
+}
+
+/*
+ * The expendable ones first: what they have sent on its way travels with the others' sync. The
+ * others at once: drives and journals answer several waiting syncs together.
+ */
+static void sync_sets(struct store_commit *sets, size_t count)
+{
+    struct sync_job job = {.sets = sets, .count = count};
+    pthread_t threads[SYNC_THREADS];
+    size_t started = 0;
+
+    for (size_t i = 0; i < count; i++)
+        sets[i].rc = set_sync(&sets[i], true, &sets[i].err);
+    while (started + 1 < count && started < SYNC_THREADS &&
+           pthread_create(&threads[started], NULL, sync_main, &job) == 0)
+        started++;
+    (void)sync_main(&job);
+    for (size_t i = 0; i < started; i++)
+        (void)pthread_join(threads[i], NULL);
 }
 
 static enum ph_rc set_rename(const struct store_commit *set, struct ph_err *err)
@@ -231,10 +271,7 @@ void store_posix_upload_commit(struct store_commit *sets, size_t count)
 {
     const char *synced = NULL;
 
-    for (int round = 0; round < 2; round++)
-        for (size_t i = 0; i < count; i++)
-            if (sets[i].rc == PH_OK)
-                sets[i].rc = set_sync(&sets[i], round == 0, &sets[i].err);
+    sync_sets(sets, count);
     for (size_t i = 0; i < count; i++)
         if (sets[i].rc == PH_OK)
             sets[i].rc = set_rename(&sets[i], &sets[i].err);

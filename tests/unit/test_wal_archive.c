@@ -363,9 +363,7 @@ static void summary_that_was_lost_is_noticed(void **state)
     assert_int_equal(put(f, segment(WB_SEGNO), &c, NULL, &err), PH_OK);
     encode_summary(&other); /* sound, of this place and system, but of other bytes */
     for (int i = 0; i < 6; i++) {
-        size_t len = i == 0   ? 0
-                     : i == 1 ? other.len_bytes / 2
-                              : other.len_bytes;
+        size_t len = i == 0 ? 0 : i == 1 ? other.len_bytes / 2 : other.len_bytes;
         uint8_t sha256[32] = {0};
         const uint8_t *bytes = i == 2 ? zeros : other.data;
 

@@ -130,8 +130,7 @@ static void prepare_file(struct batch *b, size_t index, struct push_buffer *buff
     *item = (struct push_item){0};
     slot->path = path_join(b->opts->wal_dir, b->names[index]);
     item->path = slot->path;
-    item->rc =
-        push_prepare(b->opts->how, item->path, buffer, &item->put, &item->out, &item->err);
+    item->rc = push_prepare(b->opts->how, item->path, buffer, &item->put, &item->out, &item->err);
     (void)pthread_mutex_lock(&b->lock);
     slot->state = SLOT_PREPARED;
     (void)pthread_cond_broadcast(&b->changed);
