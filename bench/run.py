@@ -27,6 +27,7 @@ from rows_cache import row_cache, row_half, row_warm
 from rows_incremental import row_incremental, row_resume
 from rows_many import row_many
 from rows_restore import row_chain, row_delta, row_restore
+from rows_retain import row_retain
 from rows_wal import row_get, row_push, row_summary
 
 ROWS = {
@@ -44,6 +45,7 @@ ROWS = {
     "raw": row_raw,
     "warm": row_warm,
     "many": row_many,
+    "retain": row_retain,
 }
 
 

@@ -138,10 +138,13 @@ static const struct command_spec specs[CMD_COUNT] = {
                 "packs that no backup names any more and WAL that no kept backup needs. Debris of "
                 "interrupted backups goes too. --dry-run shows the reason for each object and "
                 "changes nothing.\n\n"
-                "Stay whatever the rules say: the newest good backup, pinned ones, WAL of timelines "
-                "that a kept backup can follow, timeline histories, and all that a backup which cannot "
+                "Stay whatever the rules say: the newest good backup, pinned ones, WAL of "
+                "timelines "
+                "that a kept backup can follow, timeline histories, and all that a backup which "
+                "cannot "
                 "be read may need (exit code 4). Where a backup is dated behind the present clock, "
-                "rules about time are refused (exit code 3). expire and backup exclude one another: "
+                "rules about time are refused (exit code 3). expire and backup exclude one "
+                "another: "
                 "the second waits for lock-timeout and then fails with exit code 5.",
             .example_texts = {"pghush --cluster main --keep-full 4 expire --dry-run",
                               "pghush --cluster main --keep-days 14 --keep-monthly 12 expire"},
@@ -154,8 +157,10 @@ static const struct command_spec specs[CMD_COUNT] = {
             .arguments_max = 1,
             .summary_text = "keep a backup whatever retention says",
             .description_text =
-                "Writes a pin into the backup's folder, with the reason, who and since when. expire "
-                "keeps the backup and the WAL it needs to be consistent until it is unpinned. A pin "
+                "Writes a pin into the backup's folder, with the reason, who and since when. "
+                "expire "
+                "keeps the backup and the WAL it needs to be consistent until it is unpinned. A "
+                "pin "
                 "that is there gets the new reason. May be done while a backup runs.",
             .example_texts = {"pghush --cluster main pin 20261130T201500Z_F --reason \"before the "
                               "migration, until the end of the year\""},
@@ -167,7 +172,8 @@ static const struct command_spec specs[CMD_COUNT] = {
             .arguments_min = 1,
             .arguments_max = 1,
             .summary_text = "let retention decide about a backup again",
-            .description_text = "Removes the pin. Nothing expires before the next \"pghush expire\".",
+            .description_text =
+                "Removes the pin. Nothing expires before the next \"pghush expire\".",
             .example_texts = {"pghush --cluster main unpin 20261130T201500Z_F"},
         },
     [CMD_INFO] =

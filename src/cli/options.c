@@ -8,8 +8,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/num.h"
-#include "base/str.h"
 
 #define BIT_DB      (CMD_BIT(CMD_INIT) | CMD_BIT(CMD_CHECK) | CMD_BIT(CMD_BACKUP))
 #define BIT_PUSH    CMD_BIT(CMD_ARCHIVE_PUSH)
@@ -203,10 +201,11 @@ static const struct option_spec specs[OPT_COUNT] = {
             .commands = BIT_BACKUP,
             .choices = changed_by_words,
             .default_text = "auto",
-            .help_text =
-                "How an incremental backup learns what changed. auto: from the archived WAL, else a "
-                "full backup; wal: from the archived WAL, else an error; lsn: all pages are read and "
-                "their LSNs looked at, where WAL is not archived by pghush.",
+            .help_text = "How an incremental backup learns what changed. auto: from the archived "
+                         "WAL, else a "
+                         "full backup; wal: from the archived WAL, else an error; lsn: all pages "
+                         "are read and "
+                         "their LSNs looked at, where WAL is not archived by pghush.",
         },
     [OPT_IMAGE_THRESHOLD] =
         {
@@ -219,9 +218,9 @@ static const struct option_spec specs[OPT_COUNT] = {
             .min = 1,
             .max = 8,
             .default_text = "4",
-            .help_text =
-                "Deltas that 256 KiB of a relation may have before they are stored as a whole again. "
-                "Fewer make restores faster, more make incremental backups smaller.",
+            .help_text = "Deltas that 256 KiB of a relation may have before they are stored as a "
+                         "whole again. "
+                         "Fewer make restores faster, more make incremental backups smaller.",
         },
     [OPT_CHECKPOINT] =
         {
@@ -753,9 +752,9 @@ static const struct option_spec specs[OPT_COUNT] = {
             .flags = OPT_REPEATS,
             .commands = BIT_VERIFY,
             .placeholder = "COMMAND|@FILE",
-            .help_text =
-                "With --restore: SQL for psql to run on the recovered copy. An error, or a row that "
-                "is the single value false, fails the drill.",
+            .help_text = "With --restore: SQL for psql to run on the recovered copy. An error, or "
+                         "a row that "
+                         "is the single value false, fails the drill.",
         },
     [OPT_SQL_DATABASE] =
         {
@@ -914,8 +913,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .max = 5200,
             .default_text = "0",
             .default_note_text = "0: not a rule",
-            .help_text =
-                "The same for weeks, which begin on Monday.",
+            .help_text = "The same for weeks, which begin on Monday.",
         },
     [OPT_KEEP_MONTHLY] =
         {
@@ -929,8 +927,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .max = 1200,
             .default_text = "0",
             .default_note_text = "0: not a rule",
-            .help_text =
-                "The same for months.",
+            .help_text = "The same for months.",
         },
     [OPT_KEEP_YEARLY] =
         {
@@ -944,8 +941,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .max = 100,
             .default_text = "0",
             .default_note_text = "0: not a rule",
-            .help_text =
-                "The same for years.",
+            .help_text = "The same for years.",
         },
     [OPT_REASON] =
         {
@@ -975,86 +971,4 @@ const struct option_spec *option_find(const char *name, size_t name_len_bytes)
             memcmp(specs[i].name, name, name_len_bytes) == 0)
             return &specs[i];
     return NULL;
-}
-
-#define DISTANCE_LEN_MAX 40
-
-size_t edit_distance(const char *a, const char *b, size_t cap)
-{
-    size_t rows[3][DISTANCE_LEN_MAX + 1]; /* of the matrix: i - 2, i - 1, i, in turn */
-    size_t a_len = strlen(a);
-    size_t b_len = strlen(b);
-
-    if (a_len > DISTANCE_LEN_MAX || b_len > DISTANCE_LEN_MAX)
-        return cap;
-    for (size_t j = 0; j <= b_len; j++)
-        rows[0][j] = j;
-    for (size_t i = 1; i <= a_len; i++) {
-        size_t *now = rows[i % 3];
-        const size_t *prev = rows[(i + 2) % 3];
-        const size_t *prev2 = rows[(i + 1) % 3];
-
-        now[0] = i;
-        for (size_t j = 1; j <= b_len; j++) {
-            size_t replaced = prev[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
-
-            now[j] = MIN_OF(MIN_OF(prev[j], now[j - 1]) + 1, replaced);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                now[j] = MIN_OF(now[j], prev2[j - 2] + 1);
-        }
-    }
-    return MIN_OF(rows[a_len % 3][b_len], cap);
-}
-
-const char *option_nearest(const char *name, uint32_t commands)
-{
-    const char *best = NULL;
-    size_t best_distance = MAX_OF(strlen(name) / 3, 2) + 1;
-
-    for (size_t i = 0; i < OPT_COUNT; i++) {
-        size_t distance;
-
-        if ((specs[i].commands & commands) == 0)
-            continue;
-        distance = edit_distance(name, specs[i].name, best_distance);
-        if (distance < best_distance) {
-            best = specs[i].name;
-            best_distance = distance;
-        }
-    }
-    return best;
-}
-
-const char *option_env_name(const struct option_spec *spec, char *buf, size_t buf_bytes)
-{
-    size_t len;
-
-    (void)snprintf(buf, buf_bytes, "PGHUSH_%s", spec->name);
-    len = strlen(buf);
-    for (size_t i = 0; i < len; i++) {
-        if (buf[i] == '-')
-            buf[i] = '_';
-        else if (buf[i] >= 'a' && buf[i] <= 'z')
-            buf[i] = (char)(buf[i] - 'a' + 'A');
-    }
-    return buf;
-}
-
-const char *option_group_title(enum opt_group group)
-{
-    static const char *const titles[GROUP_COUNT] = {
-        [GROUP_GENERAL] = "General options",
-        [GROUP_PLACE] = "Cluster and repository",
-        [GROUP_BACKUP] = "Backup",
-        [GROUP_STORE] = "Storing",
-        [GROUP_RESOURCES] = "Resources and I/O",
-        [GROUP_ARCHIVE] = "WAL archive",
-        [GROUP_TARGET] = "What to restore to",
-        [GROUP_RESTORE] = "How to restore",
-        [GROUP_SCRATCH] = "Scratch server",
-        [GROUP_VERIFY] = "Verify",
-        [GROUP_RETAIN] = "Retention",
-    };
-
-    return titles[group];
 }

@@ -9,6 +9,7 @@
 #include "base/jsonx.h"
 #include "base/mem.h"
 #include "format/backup_info.h"
+#include "format/backup_pin.h"
 #include "format/cluster_info.h"
 #include "format/drill_info.h"
 #include "format/lease_info.h"
@@ -18,12 +19,14 @@ static void decode_all(const void *text, size_t len_bytes)
 {
     struct cluster_info cluster;
     struct backup_info backup;
+    struct backup_pin pin;
     struct drill_info drill;
     struct lease_info lease;
     struct ph_err err;
 
     (void)(cluster_info_decode(text, len_bytes, "input", &cluster, &err) == PH_OK);
     (void)(lease_info_decode(text, len_bytes, "input", &lease, &err) == PH_OK);
+    (void)(backup_pin_decode(text, len_bytes, "input", &pin, &err) == PH_OK);
     if (backup_info_decode(text, len_bytes, "input", &backup, &err) == PH_OK)
         backup_info_release(&backup);
     if (drill_info_decode(text, len_bytes, "input", &drill, &err) == PH_OK)
