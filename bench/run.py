@@ -28,6 +28,7 @@ from rows_incremental import row_incremental, row_resume
 from rows_many import row_many
 from rows_restore import row_chain, row_delta, row_restore
 from rows_retain import row_retain
+from rows_verify import row_verify
 from rows_wal import row_get, row_push, row_summary
 
 ROWS = {
@@ -35,6 +36,7 @@ ROWS = {
     "cache": row_cache,
     "restore": row_restore,
     "delta": row_delta,
+    "verify": row_verify,
     "chain": row_chain,
     "incremental": row_incremental,
     "resume": row_resume,
