@@ -100,6 +100,7 @@ def row_incremental(bench):
     """Incremental backups after 1 % at random, 5 % in a row, and nothing, against pgBackRest's."""
     report = bench.report
     ours, rest = bench.pghush("pghush, incremental", workers=2, memory="256MiB"), bench.peer("PgBackRest")
+    bench.server.sql("ALTER SYSTEM SET wal_keep_size = '4GB'; SELECT pg_reload_conf();")  # for pg_waldump
     limits = {"1 % at random": 0.15, "5 % in a row": 0.4, "nothing": 1.0}
     changes = {"1 % at random": RANDOM_SQL, "5 % in a row": CONTIGUOUS_SQL, "nothing": None}
     for what, change in changes.items():
@@ -134,9 +135,9 @@ def kill_at(bench, tool, stored):
 
 
 def row_resume(bench):
-    """A full backup that is killed at half: the next one goes on from it."""
+    """A full backup that is killed at half: the next one goes on from it. A pack that is not sealed is lost."""
     report = bench.report
-    tool = bench.pghush("pghush, resumed", workers=2, memory="256MiB")
+    tool = bench.pghush("pghush, resumed", workers=2, memory="256MiB", pack_size="32MiB")
     whole, rest = [], []
     for _ in range(bench.runs):
         whole.append(backup_once(bench, tool))

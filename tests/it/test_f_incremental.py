@@ -280,9 +280,9 @@ def test_resumes_after_kill(archived, kind):
         path = relation_path(server, "more")
     table = "big" if kind == "full" else "more"
     known = set(packs(tool))
-    process = tool.popen("backup", "--checkpoint", "fast", "--pack-size", "1MiB", "--read-size", "256KiB", "--memory", "16MiB")
+    process = tool.popen("backup", "--pack-size", "1MiB", "--read-size", "256KiB")
     wait_until(lambda: len(set(packs(tool)) - known) >= 20 or process.poll() is not None, 60, what="twenty packs")
-    assert process.poll() is None, "the backup ended before it could be killed"
+    assert process.poll() is None, "the backup ended before it could be killed: %s" % (process.communicate(),)
     kill_and_wait(process)
     before = os.stat(path)
     server.sql("update %s set pad = reverse(pad) where id %% 997 = 1; checkpoint" % table)

@@ -122,6 +122,9 @@ static enum ph_rc start_pipeline(struct backup_job *job, struct ph_err *err)
     opts.encoder.pages = job->pages;
     opts.encoder.changes = job->changes;
     opts.prior = job->prior == NULL ? NULL : job->prior->reader;
+    opts.encoder.prior = opts.prior;
+    opts.encoder.store = o->store;
+    opts.encoder.cluster = o->cluster;
     opts.resume = job->resume;
     if (packer_new(&packer, &job->packer, err) != PH_OK ||
         manifest_writer_open(o->store, &manifest, &job->writer, err) != PH_OK)
@@ -223,7 +226,7 @@ static enum ph_rc copy(struct backup_job *job, struct ph_err *err)
     meter_phase(job->opts->meter, "copying");
     meter_total(job->opts->meter, job->totals.bytes, job->totals.files);
     if (pipeline_run(job->pipeline, &body, err) != PH_OK)
-        return err->rc;
+        return backup_base_failed(job, err);
     job->copy_us = time_mono_us() - began_us;
     if (backup_base_check(job, err) != PH_OK)
         return err->rc;

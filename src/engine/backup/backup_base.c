@@ -70,7 +70,7 @@ enum ph_rc backup_base_find(struct backup_job *job, struct ph_err *err)
 /* Not incremental after all: backup_run begins again. */
 static enum ph_rc give_up(struct backup_job *job, struct ph_err *err)
 {
-    if (err->rc == PH_REFUSED) {
+    if (err->rc == PH_REFUSED && job->prior != NULL && !job->force_full) {
         set_reason(job, err->text);
         job->force_full = true;
     }
@@ -115,6 +115,11 @@ enum ph_rc backup_base_begin(struct backup_job *job, struct ph_err *err)
     if (job->prior != NULL)
         (void)snprintf(u.prior, sizeof u.prior, "%s", job->prior->info.label);
     return unfinished_put(job->opts->store, job->opts->cluster, &u, err);
+}
+
+enum ph_rc backup_base_failed(struct backup_job *job, struct ph_err *err)
+{
+    return give_up(job, err);
 }
 
 enum ph_rc backup_base_check(struct backup_job *job, struct ph_err *err)

@@ -20,6 +20,9 @@ MUST_CHECK enum ph_rc backup_base_settle(struct backup_job *job, struct ph_err *
 /* The run of packs has its name: say what has been begun. */
 MUST_CHECK enum ph_rc backup_base_begin(struct backup_job *job, struct ph_err *err);
 
+/* The copy has failed: REFUSED is about what this backup builds upon. Returns the error's code. */
+enum ph_rc backup_base_failed(struct backup_job *job, struct ph_err *err);
+
 /* REFUSED where a page has changed that WAL does not name. */
 MUST_CHECK enum ph_rc backup_base_check(struct backup_job *job, struct ph_err *err);
 

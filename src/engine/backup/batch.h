@@ -124,7 +124,7 @@ struct encoded_frame {
 };
 
 /* How an extent comes into the manifest (read_big.c). */
-enum extent_how { EXTENT_READ, EXTENT_DELTA, EXTENT_KEEP, EXTENT_BY_LSN };
+enum extent_how { EXTENT_READ, EXTENT_DELTA, EXTENT_FOLD, EXTENT_KEEP, EXTENT_BY_LSN };
 
 struct batch_extent {
     /* The reader's plan. */

@@ -15,6 +15,8 @@
 #include "codec/checksum.h"
 #include "format/extent_sum.h"
 #include "format/frame.h"
+#include "format/pg_page.h"
+#include "repo/extent_fetch.h"
 
 struct encoder {
     struct codec_ctx *codec;
@@ -23,6 +25,8 @@ struct encoder {
     size_t extent_bytes;
     struct page_check *pages;
     struct change_check *changes;
+    struct extent_fetch *fetch; /* NULL in a full backup */
+    uint8_t *folded;            /* likewise; an extent */
     unsigned image_threshold;
     uint8_t *scratch; /* EXTENT_BYTES_MAX: an extent without its zero pages, or a bundle */
 };
@@ -39,6 +43,10 @@ struct encoder *encoder_new(const struct encoder_opts *opts)
     e->changes = opts->changes;
     e->image_threshold = opts->image_threshold;
     e->scratch = xmalloc(EXTENT_BYTES_MAX);
+    if (opts->prior != NULL) {
+        e->fetch = extent_fetch_new(opts->store, opts->cluster, opts->prior, opts->page_bytes);
+        e->folded = xmalloc(e->extent_bytes);
+    }
     return e;
 }
 
@@ -47,6 +55,8 @@ void encoder_free(struct encoder *e)
     if (e == NULL)
         return;
     codec_ctx_free(e->codec);
+    extent_fetch_free(e->fetch);
+    free(e->folded);
     free(e->scratch);
     free(e);
 }
@@ -277,8 +287,8 @@ static enum ph_rc encode_delta(struct extents_run *r, struct batch_extent *x, ui
     return PH_OK;
 }
 
-/* Only the changed pages were read. */
-static enum ph_rc encode_changed(struct extents_run *r, struct batch_extent *x, struct ph_err *err)
+/* The changed pages, checked, one behind the other in scratch. */
+static size_t gather_changed(struct extents_run *r, const struct batch_extent *x)
 {
     struct encoder *e = r->e;
     uint64_t base = (uint64_t)x->number * e->extent_bytes;
@@ -295,7 +305,45 @@ static enum ph_rc encode_changed(struct extents_run *r, struct batch_extent *x, 
         memcpy(e->scratch + len, bytes, e->page_bytes);
         len += e->page_bytes;
     }
-    return encode_delta(r, x, e->scratch, len, x->named, err);
+    return len;
+}
+
+/*
+ * Image generation: what the repository has of the extent, and the changed pages over it. The database
+ * is not asked for the others.
+ */
+static enum ph_rc encode_folded(struct extents_run *r, struct batch_extent *x, struct ph_err *err)
+{
+    struct encoder *e = r->e;
+    uint32_t live = 0;
+    enum ph_rc rc = extent_fetch_run(e->fetch, r->b->source->path, x->number, &x->entry, x->deltas,
+                                     x->len_bytes, e->folded, err);
+
+    if (rc == PH_CORRUPT || rc == PH_NOT_FOUND)
+        return err_set(err, PH_REFUSED, "what the prior backup has stored cannot be read: %s",
+                       err->text);
+    if (rc != PH_OK)
+        return rc;
+    (void)gather_changed(r, x);
+    for (size_t i = 0, at = 0; i * e->page_bytes < x->len_bytes; i++) {
+        uint8_t *page = e->folded + i * e->page_bytes;
+
+        if ((x->named >> i & 1) != 0) {
+            memcpy(page, e->scratch + at, e->page_bytes);
+            at += e->page_bytes;
+        }
+        if (!pg_page_is_zero(page, e->page_bytes))
+            live |= UINT32_C(1) << i;
+    }
+    return encode_image(r, x, e->folded, live, xxh3_64(e->folded, x->len_bytes), err);
+}
+
+/* Only the changed pages were read. */
+static enum ph_rc encode_changed(struct extents_run *r, struct batch_extent *x, struct ph_err *err)
+{
+    size_t len = gather_changed(r, x);
+
+    return encode_delta(r, x, r->e->scratch, len, x->named, err);
 }
 
 /* Pages that are newer than the prior backup, or have become empty since. */
@@ -349,6 +397,8 @@ static enum ph_rc encode_extent(struct extents_run *r, struct batch_extent *x, s
         return PH_OK;
     if (x->how == EXTENT_DELTA)
         return encode_changed(r, x, err);
+    if (x->how == EXTENT_FOLD)
+        return encode_folded(r, x, err);
     bytes = slab_at(r, offset);
     live = live_pages(e, s, offset, bytes, x->len_bytes);
     sum = xxh3_64(bytes, x->len_bytes);

@@ -18,6 +18,8 @@
 #include "engine/backup/batch.h"
 #include "engine/backup/change_check.h"
 #include "engine/backup/page_check.h"
+#include "repo/manifest_reader.h"
+#include "store/store.h"
 
 struct encoder;
 
@@ -28,13 +30,19 @@ struct encoder_opts {
     struct page_check *pages; /* shared by the workers; borrowed */
     struct change_check *changes; /* likewise; NULL in a full backup */
     unsigned image_threshold;     /* deltas that an extent may have */
+    struct store *store;          /* where the prior backup is; these three NULL in a full backup */
+    const char *cluster;
+    const struct manifest_reader *prior;
 };
 
 /* For one worker thread; opts are copied. */
 struct encoder *encoder_new(const struct encoder_opts *opts);
 void encoder_free(struct encoder *e); /* NULL is fine */
 
-/* Errors: BUG only (a buffer sized wrongly); findings about pages are no errors. */
+/*
+ * Errors: BUG (a buffer sized wrongly); REFUSED: what the prior backup has stored of an extent cannot be
+ * read. Findings about pages are no errors.
+ */
 MUST_CHECK enum ph_rc encoder_run(struct encoder *e, struct batch *b, size_t out_cap_bytes,
                                   struct ph_err *err);
 

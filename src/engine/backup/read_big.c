@@ -4,8 +4,10 @@
  *
  * For each extent it is decided how it comes into the manifest:
  *
- *   READ    read whole: there is no prior, half of its pages changed, or it has as many deltas as may be
+ *   READ    read whole: there is no prior, or half of its pages changed
  *   DELTA   only the changed pages are read
+ *   FOLD    likewise, but it has as many deltas as may be: the worker gets the others from the repository
+ *           and makes an image
  *   KEEP    nothing is read, the prior's frames are named again
  *   BY_LSN  read whole, the pages' LSNs tell the worker which of the above it is
  *
@@ -79,10 +81,9 @@ static enum extent_how choose(const struct cutter *c, const struct batch_extent 
         return EXTENT_READ;
     if (changed == 0)
         return EXTENT_KEEP;
-    if (2 * changed >= pages || x->delta_count >= c->st->set->image_threshold ||
-        x->len_bytes % c->page_bytes != 0)
+    if (2 * changed >= pages || x->len_bytes % c->page_bytes != 0)
         return EXTENT_READ;
-    return EXTENT_DELTA;
+    return x->delta_count >= c->st->set->image_threshold ? EXTENT_FOLD : EXTENT_DELTA;
 }
 
 /* Instead of reading: a frame of the unfinished backup. Whole extents only. */
@@ -188,7 +189,7 @@ static bool add_reads(const struct cutter *c, struct batch *b)
     struct piece last = pieces > 0 ? b->pieces[pieces - 1] : (struct piece){0};
     bool fits = true;
 
-    if (x->how == EXTENT_DELTA)
+    if (x->how == EXTENT_DELTA || x->how == EXTENT_FOLD)
         fits = add_changed(c, b, x);
     else if (x->how != EXTENT_KEEP)
         fits = add_range(c, b, c->at, c->at + x->len_bytes);
