@@ -30,31 +30,30 @@ static enum ph_rc frame_sums(struct copy *c, const struct copy_job *j, struct co
                              const struct frame_name *f, uint32_t wanted, bool *ret_known,
                              struct ph_err *err)
 {
-    uint64_t sums[PACK_FRAME_SUMS_MAX];
-    struct pack_index_entry e;
+    struct pack_frame_sums found;
+    const struct pack_index_entry *e = &found.entry;
     struct store_object *o = NULL;
-    uint32_t read_bytes = 0;
     uint32_t at = 0;
 
     if (pack_cache_hold(c->packs, f->pack, &o, err) != PH_OK)
         return err->rc;
-    enum ph_rc rc = pack_sums_get(c->sums, o, f->pack, f->offset, &e, sums, &read_bytes, err);
+    enum ph_rc rc = pack_sums_get(c->sums, o, f->pack, f->offset, &found, err);
     pack_cache_release(c->packs, f->pack);
-    atomic_fetch_add(&c->job->fetched_bytes, read_bytes);
+    atomic_fetch_add(&c->job->fetched_bytes, found.read_bytes);
     if (rc != PH_OK)
         return pack_cache_ctx(c->packs, f->pack, err);
-    if (e.kind != (uint8_t)f->kind || e.owner != j->file->path_xxh3 || e.extent != x->number ||
-        (e.sums != 0 && e.sums != (uint32_t)__builtin_popcount(f->pages))) {
+    if (e->kind != (uint8_t)f->kind || e->owner != j->file->path_xxh3 || e->extent != x->number ||
+        (e->sums != 0 && e->sums != (uint32_t)__builtin_popcount(f->pages))) {
         (void)err_set(err, PH_CORRUPT, "frame at byte %u is not the one that the manifest means",
                       f->offset);
         return pack_cache_ctx(c->packs, f->pack, err);
     }
-    *ret_known = e.sums != 0;
+    *ret_known = e->sums != 0;
     for (uint32_t page = 0; page < c->extent_pages && *ret_known; page++) {
         if (!((f->pages >> page) & 1))
             continue;
         if ((wanted >> page) & 1)
-            x->page_sums[page] = sums[at];
+            x->page_sums[page] = found.sums[at];
         at++;
     }
     return PH_OK;

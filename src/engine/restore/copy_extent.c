@@ -57,15 +57,16 @@ enum ph_rc copy_image_decode(struct copy_decoder *d, uint64_t owner, const struc
 
 /* A frame that was fetched, or, in a job that did not fit a slab, is read now. */
 static enum ph_rc frame_get(struct copy_decoder *d, struct copy_job *j, uint32_t in_at,
-                            uint32_t pack, uint32_t offset, uint32_t len, const uint8_t **ret,
-                            struct ph_err *err)
+                            const struct pack_range *range, const uint8_t **ret, struct ph_err *err)
 {
     uint32_t skip = in_at;
 
     if (j->by_frame) {
-        if (len + 2 * POOL_ALIGN_BYTES > COPY_IN_BYTES)
-            return err_set(err, PH_CORRUPT, "manifest has a frame of impossible %u bytes", len);
-        if (copy_pack_read(d->c, pack, offset, len, j->in, &skip, err) != PH_OK)
+        if (range->len_bytes + 2 * POOL_ALIGN_BYTES > COPY_IN_BYTES)
+            return err_set(err, PH_CORRUPT, "manifest has a frame of impossible %u bytes",
+                           range->len_bytes);
+        if (copy_pack_read(d->c, range->pack, range->offset, range->len_bytes, j->in, &skip, err) !=
+            PH_OK)
             return err->rc;
     }
     *ret = j->in + skip;
@@ -85,12 +86,13 @@ static enum ph_rc delta_decode(struct copy_decoder *d, struct copy_job *j,
         .pages = e->pages,
         .raw_len = extent_pages_bytes(e->pages, x->logical_len, d->c->page_size),
     };
+    const struct pack_range range = {e->pack, e->frame_offset, e->frame_len};
     const uint8_t *frame = NULL;
 
     if (expect.raw_len == 0)
         return err_set(err, PH_CORRUPT, "manifest has a delta with impossible pages %08x",
                        e->pages);
-    if (frame_get(d, j, delta->in_at, e->pack, e->frame_offset, e->frame_len, &frame, err) != PH_OK)
+    if (frame_get(d, j, delta->in_at, &range, &frame, err) != PH_OK)
         return err->rc;
     if (copy_frame_decode(frame, e->frame_len, &expect, d->codec, d->scratch, ret_xxh3, err) !=
         PH_OK)
@@ -102,12 +104,12 @@ static enum ph_rc delta_decode(struct copy_decoder *d, struct copy_job *j,
 static enum ph_rc whole_decode(struct copy_decoder *d, struct copy_job *j,
                                const struct copy_extent *x, uint8_t *extent, struct ph_err *err)
 {
+    const struct pack_range range = {x->entry.pack, x->entry.frame_offset, x->frame_len};
     const uint8_t *frame = NULL;
     uint64_t sum = 0;
 
     if (x->frame_len > 0) {
-        if (frame_get(d, j, x->in_at, x->entry.pack, x->entry.frame_offset, x->frame_len, &frame,
-                      err) != PH_OK)
+        if (frame_get(d, j, x->in_at, &range, &frame, err) != PH_OK)
             return err->rc;
         if (copy_image_decode(d, j->file->path_xxh3, x, frame, extent, &sum, err) != PH_OK)
             return pack_cache_ctx(d->c->packs, x->entry.pack, err);

@@ -15,7 +15,7 @@
 #define GAP_BYTES (32 * 1024u)
 /* In place it counts how much is fetched. */
 #define GAP_IN_PLACE_BYTES (8 * 1024u)
-#define ALIGN_ROOM         (2 * (uint32_t)POOL_ALIGN_BYTES)
+#define ALIGN_ROOM         (2 * POOL_ALIGN_BYTES)
 
 void copy_parts_add(struct copy_parts *p, uint32_t pack, uint32_t offset, uint32_t len_bytes,
                     uint32_t *ret_at)
@@ -30,7 +30,7 @@ void copy_parts_add(struct copy_parts *p, uint32_t pack, uint32_t offset, uint32
         .pack = pack, .offset = offset, .len_bytes = len_bytes, .ret_at = ret_at};
 }
 
-uint32_t copy_part_room(uint32_t len_bytes, bool follows, bool in_place)
+uint64_t copy_part_room(uint32_t len_bytes, bool follows, bool in_place)
 {
     if (in_place)
         return len_bytes + 2 * ALIGN_ROOM;
@@ -98,19 +98,19 @@ static struct group group_next(const struct copy_parts *p, size_t first, uint64_
 static enum ph_rc group_read(struct copy *c, const struct copy_parts *p, const struct group *g,
                              uint8_t *slab, uint32_t *used, struct ph_err *err)
 {
-    uint32_t pack = p->list[g->first].pack;
+    const struct pack_range range = {p->list[g->first].pack, g->offset, g->len_bytes};
     uint32_t skip = 0;
     uint32_t read_bytes = 0;
     bool done = false;
 
     if (*used + g->len_bytes + ALIGN_ROOM > COPY_IN_BYTES)
         return err_set(err, PH_CORRUPT, "manifest has frames that overlap");
-    if (!c->job->in_place && pack_windows_read(c->windows, pack, g->offset, g->len_bytes,
-                                               slab + *used, &done, &read_bytes, err) != PH_OK)
+    if (!c->job->in_place &&
+        pack_windows_read(c->windows, &range, slab + *used, &done, &read_bytes, err) != PH_OK)
         return err->rc;
     atomic_fetch_add(&c->job->fetched_bytes, read_bytes);
     if (!done &&
-        copy_pack_read(c, pack, g->offset, g->len_bytes, slab + *used, &skip, err) != PH_OK)
+        copy_pack_read(c, range.pack, g->offset, g->len_bytes, slab + *used, &skip, err) != PH_OK)
         return err->rc;
     for (size_t i = g->first; i < g->end; i++)
         *p->list[i].ret_at = *used + skip + (p->list[i].offset - g->offset);

@@ -38,7 +38,7 @@ void copy_parts_add(struct copy_parts *p, uint32_t pack, uint32_t offset, uint32
  * Slab bytes that a part may need: one that follows the part before it in the same pack needs no room for
  * alignment. in_place: frames may be read in two pieces.
  */
-uint32_t copy_part_room(uint32_t len_bytes, bool follows, bool in_place);
+uint64_t copy_part_room(uint32_t len_bytes, bool follows, bool in_place);
 
 /*
  * Read all parts into slab (COPY_IN_BYTES, which their room must fit) and forget them. Errors: those of

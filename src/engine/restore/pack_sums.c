@@ -14,7 +14,7 @@
 #include "codec/checksum.h"
 
 #define ENTRIES_BYTES (PACK_SUMS_CHUNK * PACK_INDEX_ENTRY_BYTES)
-#define CHUNK_BYTES   (ENTRIES_BYTES + PACK_SUMS_CHUNK * PACK_FRAME_SUMS_MAX * PACK_SUM_BYTES)
+#define CHUNK_BYTES   (ENTRIES_BYTES + PACK_SUM_BYTES * PACK_SUMS_CHUNK * PACK_FRAME_SUMS_MAX)
 #define CHUNKS_MAX    256u
 
 /* The first frame of a chunk, and the sum over its entries and its page sums. */
@@ -236,7 +236,7 @@ static enum ph_rc chunk_get(struct pack_sums *s, struct store_object *o, uint32_
 
 /* Look a frame up in its chunk. */
 static bool chunk_find(const struct index *x, const struct chunk *k, uint32_t offset,
-                       struct pack_index_entry *ret_entry, uint64_t *ret_sums)
+                       struct pack_frame_sums *ret)
 {
     uint32_t before = 0;
 
@@ -245,8 +245,8 @@ static bool chunk_find(const struct index *x, const struct chunk *k, uint32_t of
 
         if (e.offset == offset) {
             for (uint32_t n = 0; n < e.sums; n++)
-                ret_sums[n] = get_le64(k->bytes + ENTRIES_BYTES + (before + n) * PACK_SUM_BYTES);
-            *ret_entry = e;
+                ret->sums[n] = get_le64(k->bytes + ENTRIES_BYTES + (before + n) * PACK_SUM_BYTES);
+            ret->entry = e;
             return true;
         }
         before += e.sums;
@@ -255,14 +255,12 @@ static bool chunk_find(const struct index *x, const struct chunk *k, uint32_t of
 }
 
 enum ph_rc pack_sums_get(struct pack_sums *s, struct store_object *o, uint32_t pack,
-                         uint32_t offset, struct pack_index_entry *ret_entry,
-                         uint64_t ret_sums[PACK_FRAME_SUMS_MAX], uint32_t *ret_read,
-                         struct ph_err *err)
+                         uint32_t offset, struct pack_frame_sums *ret, struct ph_err *err)
 {
     struct chunk *k = NULL;
 
     PH_ASSERT(pack < s->pack_count);
-    *ret_read = 0;
+    ret->read_bytes = 0;
     (void)pthread_mutex_lock(&s->lock);
     const struct index *x = &s->packs[pack];
     PH_ASSERT(x->steps != NULL);
@@ -270,11 +268,11 @@ enum ph_rc pack_sums_get(struct pack_sums *s, struct store_object *o, uint32_t p
     if (x->frames == 0)
         rc = err_set(err, PH_CORRUPT, "it has no frames");
     else
-        rc = chunk_get(s, o, pack, step_find(x, offset), &k, ret_read, err);
+        rc = chunk_get(s, o, pack, step_find(x, offset), &k, &ret->read_bytes, err);
     (void)pthread_mutex_unlock(&s->lock);
     if (rc != PH_OK)
         return rc;
-    if (!chunk_find(x, k, offset, ret_entry, ret_sums))
+    if (!chunk_find(x, k, offset, ret))
         rc = err_set(err, PH_CORRUPT, "no frame begins at byte %u, where the manifest has one",
                      offset);
     (void)pthread_mutex_lock(&s->lock);

@@ -21,6 +21,12 @@
 
 struct pack_sums;
 
+struct pack_frame_sums {
+    struct pack_index_entry entry;
+    uint64_t sums[PACK_FRAME_SUMS_MAX]; /* entry.sums of them */
+    uint32_t read_bytes;                /* from the store, to answer this call */
+};
+
 /* memory_bytes bounds the chunks in memory (70 KiB each at most, at least one). */
 struct pack_sums *pack_sums_new(uint32_t pack_count, uint64_t memory_bytes);
 void pack_sums_free(struct pack_sums *s); /* nobody asks; NULL is fine */
@@ -34,14 +40,10 @@ void pack_sums_learn(struct pack_sums *s, uint32_t pack, const struct pack_trail
  *
  * o           the pack, held, checked (and so learned) before
  * offset      of the frame
- * ret_entry   its index entry
- * ret_sums    ret_entry->sums values
- * ret_read    bytes that were read for this call
  * Errors      CORRUPT (no frame begins there; the index has changed since it was checked), IO
  */
 MUST_CHECK enum ph_rc pack_sums_get(struct pack_sums *s, struct store_object *o, uint32_t pack,
-                                    uint32_t offset, struct pack_index_entry *ret_entry,
-                                    uint64_t ret_sums[PACK_FRAME_SUMS_MAX], uint32_t *ret_read,
+                                    uint32_t offset, struct pack_frame_sums *ret,
                                     struct ph_err *err);
 
 #endif

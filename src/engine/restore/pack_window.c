@@ -159,24 +159,23 @@ static enum ph_rc window_get(struct pack_windows *w, uint32_t pack, uint32_t off
     return PH_OK;
 }
 
-enum ph_rc pack_windows_read(struct pack_windows *w, uint32_t pack, uint32_t offset,
-                             uint32_t len_bytes, uint8_t *out, bool *ret_done, uint32_t *ret_read,
-                             struct ph_err *err)
+enum ph_rc pack_windows_read(struct pack_windows *w, const struct pack_range *range, uint8_t *out,
+                             bool *ret_done, uint32_t *ret_read, struct ph_err *err)
 {
-    uint64_t end = (uint64_t)offset + len_bytes;
+    uint64_t end = (uint64_t)range->offset + range->len_bytes;
     struct window *s = NULL;
 
     *ret_done = false;
     *ret_read = 0;
-    if (pack >= w->pack_count || len_bytes > PACK_WINDOW_READ_MAX || end > UINT32_MAX)
+    if (range->pack >= w->pack_count || range->len_bytes > PACK_WINDOW_READ_MAX || end > UINT32_MAX)
         return PH_OK;
     (void)pthread_mutex_lock(&w->lock);
-    enum ph_rc rc = window_get(w, pack, offset, end, &s, ret_read, err);
-    w->last_end[pack] = (uint32_t)end;
+    enum ph_rc rc = window_get(w, range->pack, range->offset, end, &s, ret_read, err);
+    w->last_end[range->pack] = (uint32_t)end;
     (void)pthread_mutex_unlock(&w->lock);
     if (rc != PH_OK || s == NULL)
         return rc;
-    memcpy(out, s->bytes + (offset - s->from), len_bytes);
+    memcpy(out, s->bytes + (range->offset - s->from), range->len_bytes);
     (void)pthread_mutex_lock(&w->lock);
     s->holders--;
     (void)pthread_cond_broadcast(&w->changed);

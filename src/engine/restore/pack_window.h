@@ -13,14 +13,22 @@
 #define ENGINE_RESTORE_PACK_WINDOW_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
 #include "engine/restore/pack_cache.h"
 
-#define PACK_WINDOW_BYTES ((uint32_t)128 * 1024)
+#define PACK_WINDOW_BYTES ((size_t)128 * 1024)
 /* Longer reads pass by the windows. */
-#define PACK_WINDOW_READ_MAX ((uint32_t)64 * 1024)
+#define PACK_WINDOW_READ_MAX ((size_t)64 * 1024)
+
+/* A part of a pack, by its place in the manifest's pack table. */
+struct pack_range {
+    uint32_t pack;
+    uint32_t offset;
+    uint32_t len_bytes;
+};
 
 struct pack_windows;
 
@@ -34,15 +42,14 @@ MUST_CHECK enum ph_rc pack_windows_new(struct pack_cache *packs, uint32_t pack_c
 void pack_windows_free(struct pack_windows *w); /* nobody reads; NULL is fine */
 
 /*
- * Copy len_bytes at offset of a pack to out, from a window. *ret_done is false where none holds them and
- * none was worth reading: the caller reads for itself.
+ * Copy a range to out, from a window. *ret_done is false where none holds it and none was worth
+ * reading (a range longer than PACK_WINDOW_READ_MAX never is): the caller reads for itself.
  *
- * len_bytes  1..PACK_WINDOW_READ_MAX
  * ret_read   bytes that were read from the store for this call, 0 where a window was there
  * Errors     those of pack_cache_hold and store_object_read
  */
-MUST_CHECK enum ph_rc pack_windows_read(struct pack_windows *w, uint32_t pack, uint32_t offset,
-                                        uint32_t len_bytes, uint8_t *out, bool *ret_done,
-                                        uint32_t *ret_read, struct ph_err *err);
+MUST_CHECK enum ph_rc pack_windows_read(struct pack_windows *w, const struct pack_range *range,
+                                        uint8_t *out, bool *ret_done, uint32_t *ret_read,
+                                        struct ph_err *err);
 
 #endif
