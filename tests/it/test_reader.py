@@ -50,6 +50,31 @@ def test_same_bytes_as_restore(backed_up, folder, compress):
     assert files_of(folder + "/read") - files_of(folder + "/restored") <= OF_RESTORE
 
 
+def test_chain_of_incrementals(archived, folder):
+    """Deltas, chained sums, page sums, files without a CRC-32C, packs of older backups."""
+    server, tool = archived()
+    server.sql("create table t as select g as id, repeat('x', 500) as pad from generate_series(1, 10000) g")
+    server.sql("create index on t (id)")
+    tool.backup()
+    for seed in (3, 5):
+        server.sql("update t set pad = 'y' || pad where ctid in "
+                   "(select ctid from t tablesample system (2) repeatable (%d))" % seed)
+        label = tool.backup()
+    assert tool.backup_json(label)["changes"]["extents_delta"] > 0
+    done = read(tool, label, folder + "/read")
+    assert done.returncode == 0, done.stderr
+    tool.restore(folder + "/restored", "--backup", label, "--target-immediate")
+    ours, theirs = content_of(folder + "/restored"), content_of(folder + "/read")
+    for name in OF_RESTORE:
+        ours.pop(name, None)
+        theirs.pop(name, None)
+    assert ours == theirs
+    packs = os.path.join(tool.repo, tool.cluster, "pack")
+    of_delta = [name for name in os.listdir(packs) if name.startswith(label[:16])]
+    flip_bit(os.path.join(packs, of_delta[0]), os.path.getsize(os.path.join(packs, of_delta[0])) // 2, 3)
+    assert read(tool, label, folder + "/damaged").returncode != 0
+
+
 def test_reader_finds_damage(backed_up, folder):
     tool, label = backed_up("lz4")
     packs = os.path.join(tool.repo, tool.cluster, "pack")

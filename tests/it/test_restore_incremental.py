@@ -42,7 +42,8 @@ def differing(old, new):
         if have == data:
             continue
         files += 1
-        count += sum(len(data[at : at + PAGE]) for at in range(0, len(data), PAGE) if have[at : at + PAGE] != data[at : at + PAGE])
+        count += sum(len(data[at : at + PAGE]) for at in range(0, len(data), PAGE)
+                     if have[at : at + PAGE] != data[at : at + PAGE])
     return count, files
 
 
@@ -123,7 +124,8 @@ def test_in_place_fetches_what_differs(archived):
 def test_grown_and_cut_files(archived):
     """Tables that grow and shrink between the backups, a tree of each restored over one of another."""
     server, tool = archived()
-    server.sql("create table t as select g as id, repeat('x', 100) as pad from generate_series(1, 20000) g; create index on t (id)")
+    server.sql("create table t as select g as id, repeat('x', 100) as pad from generate_series(1, 20000) g")
+    server.sql("create index on t (id)")
     labels = [backup(tool)["label"]]
     for change in ("insert into t select g, 'more' from generate_series(1, 30000) g",
                    "delete from t where id > 5000; vacuum t",
@@ -138,7 +140,8 @@ def test_grown_and_cut_files(archived):
         verify_restored_tree(server, path)
         trees.append(tree(path))
     for i in (4, 1, 3, 0, 2, 4):
-        path, _ = restored(tool, labels[i], "moving", *(["--delta"] if os.path.exists(os.path.join(tool.folder, "moving")) else []))
+        again = os.path.exists(os.path.join(tool.folder, "moving"))
+        path, _ = restored(tool, labels[i], "moving", *(["--delta"] if again else []))
         assert tree(path) == trees[i], labels[i]
         verify_restored_tree(server, path)
     accept(server, path)
