@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Rows about restore: into an empty folder, and in place after some pages have changed."""
 
+import json
 import os
 import random
 
@@ -10,6 +11,7 @@ from residency import files_below
 from rows_backup import backup_once
 
 PAGE = 8192
+CHAIN_BACKUPS = 30
 
 
 class WrongRestore(Exception):
@@ -142,3 +144,41 @@ def row_delta(bench):
                  "changed", changed_bytes, at_most=1.5)
     report.ratio("delta", "restore --delta: bytes written", "bytes", median(samples[ours.name], "tool_write_bytes"),
                  rest.name, median(samples[rest.name], "tool_write_bytes"))
+
+
+def change_pages(server, seed):
+    """One row on each of one page in a hundred, chosen anew for each seed; what it says is not the same twice."""
+    server.sql("UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE ctid = ANY (ARRAY("
+               "SELECT ctid FROM pgbench_accounts TABLESAMPLE SYSTEM (1) REPEATABLE (%d) "
+               "WHERE (ctid::text::point)[1] = 1));" % seed)
+
+
+def make_chain(bench, tool):
+    """A full backup, then CHAIN_BACKUPS incremental ones with one page in a hundred changed before each."""
+    backup_once(bench, tool)
+    for seed in range(CHAIN_BACKUPS):
+        change_pages(bench.server, seed)
+        made = json.loads(bench.meter.call(tool.argv("backup", "--output=json")))
+        if made["type"] != "incr":
+            raise WrongRestore(f"backup {seed + 1} of the chain is not incremental")
+
+
+def row_chain(bench):
+    """Restore the last of 30 incremental backups, one page in a hundred changed before each, against a full one."""
+    report = bench.report
+    chain = bench.pghush("pghush, 30 incrementals", workers=2, memory="256MiB")
+    full = bench.pghush("pghush, full of the same", workers=2, memory="256MiB")
+    make_chain(bench, chain)
+    backup_once(bench, full)
+    samples = {tool.name: [] for tool in (chain, full)}
+    for _ in range(bench.runs):
+        for tool in (chain, full):
+            sample = restore_once(bench, tool)
+            samples[tool.name].append(sample)
+            report.progress(tool.name, sample)
+    for name, runs in samples.items():
+        report.keep("chain", name, runs)
+    for what, unit, field, at_most in (("wall", "s", "wall_s", 1.3), ("CPU", "s", "cpu_s", 1.3),
+                                       ("bytes read", "bytes", "tool_read_bytes", None)):
+        report.ratio("chain", f"restore after {CHAIN_BACKUPS} incrementals of 1 %: {what}", unit,
+                     median(samples[chain.name], field), full.name, median(samples[full.name], field), at_most=at_most)
