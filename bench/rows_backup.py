@@ -92,7 +92,8 @@ def fio(bench, *options):
 
 
 def run_fio(bench, *options):
-    argv = ["fio", "--name=limit", "--ioengine=io_uring", "--direct=1", f"--bs={READ_SIZE}",
+    # A process of fio is a session of its own, and the kernel shares CPUs among sessions: a thread is not.
+    argv = ["fio", "--name=limit", "--thread", "--ioengine=io_uring", "--direct=1", f"--bs={READ_SIZE}",
             f"--iodepth={read_depth()}", "--file_service_type=sequential", "--output-format=json", *options]
     return json.loads(bench.meter.call(argv))["jobs"][0]
 
