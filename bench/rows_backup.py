@@ -98,9 +98,21 @@ def run_fio(bench, *options):
     return json.loads(bench.meter.call(argv))["jobs"][0]
 
 
+def large_files(bench):
+    return [path for path, size in files_below(f"{bench.server.data_dir}/base") if size >= READ_SIZE]
+
+
+def engine_read_rate(bench):
+    """Bytes a second of pghush's reading engine alone, with nobody to take the bytes."""
+    quiet_caches()
+    argv = [bench.read_rate, str(read_depth()), str(READ_SIZE), *large_files(bench)]
+    read_bytes, took_us = map(int, bench.meter.call(argv).split())
+    return read_bytes / took_us * 1e6
+
+
 def fio_read_rate(bench):
     """Bytes a second of a direct, sequential read of the database's large files."""
-    files = [path for path, size in files_below(f"{bench.server.data_dir}/base") if size >= READ_SIZE]
+    files = large_files(bench)
     quiet_caches()
     return fio(bench, "--readonly", "--rw=read", f"--filename={':'.join(files)}")["read"]["bw_bytes"]
 
@@ -145,15 +157,18 @@ def row_raw(bench):
     memory = memory_repository(bench, size_bytes * 5 // 4)
     if memory:
         tools.append(bench.pghush("pghush, repository in memory", repo=memory, **raw_settings()))
-    read_rates, write_rates = [], []
+    read_rates, engine_rates, write_rates = [], [], []
     samples = {tool.name: [] for tool in tools}
     for _ in range(bench.runs):
         read_rates.append(fio_read_rate(bench))
+        engine_rates.append(engine_read_rate(bench))
         write_rates.append(fio_write_rate(bench, min(size_bytes, 4 << 30)))
         for name, runs in interleave(bench, tools, backup_once, runs=1).items():
             samples[name] += runs
             discard(bench, memory)
     read_rate, write_rate = sorted(read_rates)[len(read_rates) // 2], sorted(write_rates)[len(write_rates) // 2]
+    report.ratio("raw", "the reading engine alone: bytes a second", "bytes", sorted(engine_rates)[len(engine_rates) // 2],
+                 "fio read", read_rate, at_least=0.9)
     report.fact("raw", "fio, direct write, same size and depth", "bytes", None, "a second", write_rate)
     for tool in tools:
         report.keep("raw", tool.name, samples[tool.name])

@@ -68,6 +68,7 @@ class Bench:
         self.socket_dir = host.make_dir(f"{self.scratch}/run")
         self.binary = self.copy_program(options.binary)
         self.wal_dump = self.copy_program(f"{os.path.dirname(options.binary)}/tests/it/wal_dump")
+        self.read_rate = self.copy_program(f"{os.path.dirname(options.binary)}/tests/it/read_rate")
         self.known = {}
         self.backed_up = set()
         self.archive = None
