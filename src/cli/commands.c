@@ -108,7 +108,10 @@ static const struct command_spec specs[CMD_COUNT] = {
                 {"pghush --cluster main restore",
                  "pghush --cluster main restore --delta --target-time \"2026-11-30 14:03:00+01\" "
                  "--target-action promote",
-                 "pghush --cluster main restore /srv/copy --tablespace-map-all /srv/copy-ts"},
+                 "pghush --cluster main restore /srv/copy --tablespace-map-all /srv/copy-ts",
+                 "pghush --cluster main restore --table shop.public.orders --table-file "
+                 "orders.dump "
+                 "--target-time \"2026-11-30 14:03:00+01\" --drill-path /scratch"},
         },
     [CMD_VERIFY] =
         {
@@ -117,16 +120,23 @@ static const struct command_spec specs[CMD_COUNT] = {
             .arguments_max = 1,
             .summary_text = "prove that backups and archived WAL are whole",
             .description_text =
-                "Reads the repository: every manifest with its checksum, every pack that a manifest "
+                "Reads the repository: every manifest with its checksum, every pack that a "
+                "manifest "
                 "names, every reference from a manifest into a pack, every archived WAL object, "
                 "the histories, and whether WAL is continuous for each backup and behind it. Each "
-                "pack is read once, however many backups share it. --fast leaves out what packs and "
+                "pack is read once, however many backups share it. --fast leaves out what packs "
+                "and "
                 "WAL objects hold. With LABEL it looks at one backup and the WAL that it needs.\n\n"
                 "Each finding is one line: the object and the byte, what was found and expected, "
                 "which backups and files are affected, and what can still be restored. Exit code 4 "
-                "means damage, 5 that something could not be read.",
+                "means damage, 5 that something could not be read.\n\n"
+                "With --restore it makes a restore drill instead: it restores the backup into a "
+                "scratch folder, starts a server there, recovers, runs checks and your SQL, "
+                "records "
+                "the result and removes the folder. Exit code 4 means that a check has failed.",
             .example_texts = {"pghush --cluster main verify", "pghush --cluster main verify --fast",
-                              "pghush --cluster main verify 20261130T201500Z_F"},
+                              "pghush --cluster main verify --restore latest --drill-path "
+                              "/scratch --sql \"select count(*) > 0 from public.orders\""},
         },
     [CMD_EXPIRE] =
         {

@@ -19,7 +19,7 @@ struct command_spec {
     size_t arguments_max;
     const char *summary_text;     /* one line, no full stop */
     const char *description_text; /* paragraphs, separated by an empty line */
-    const char *example_texts[4]; /* command lines; NULL ends them */
+    const char *example_texts[5]; /* command lines; NULL ends them */
 };
 
 /* Threads: pure, all of them. */

@@ -224,6 +224,33 @@ def test_copy_does_nothing_by_itself(story, place, folder):
     assert set(tool.wal_objects()) == before
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+def test_as_root(story, place):
+    """PostgreSQL does not run as root: the copy's server runs as the owner of the files."""
+    server, tool, label, half = story()
+    argv = tool.argv("verify", "--restore", "latest", "--drill-path", place, "--amcheck", "off", "--sql",
+                     "select count(*) = 4000 from public.t")
+    done = subprocess.run(argv, capture_output=True, text=True, env=tool.world.env, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation,error", [("open", "EACCES"), ("read", "EIO"), ("write", "ENOSPC"), ("mkdir", "ENOSPC"),
+                                             ("truncate", "EIO"), ("sql", "EIO"), ("unlink", "EIO"), ("alloc", "ENOMEM")])
+def test_whatever_call_fails(story, place, operation, error):
+    """No server stays behind, the next drill works and leaves nothing; a failed call is never a proof."""
+    server, tool, label, half = story()
+    hits = 0
+    for number in (1, 2, 5, 12, 30, 80, 200, 500):
+        result = drill(tool, place, "--amcheck", "off", "--sql", "select count(*) = 4000 from public.t", rc=None,
+                       env={"PH_FAULT": "%s:%d:%s" % (operation, number, error)})
+        assert result.rc in (0, USAGE, REFUSED, DAMAGE, FAILED), result
+        wait_until(lambda: not servers_in(place), 20, what="the end of the copy's server")
+        hits += "fault injected" in result.err
+    assert hits > 0 or operation in ("truncate", "sql")
+    drill(tool, place, "--amcheck", "off")
+
+
 # ---- tables
 
 @pytest.fixture

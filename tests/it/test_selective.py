@@ -117,6 +117,8 @@ def test_c16_without_page_checksums(town, folder, major):
     expected = oracle.fingerprint(server, ["keep me"])
     server.archive_all()
     result, copy = restore_one(server, tool, folder)
+    copy.start(archive_mode="off", autovacuum="off", ignore_invalid_pages="off", expect_failure=True)
+    assert "WAL contains references to invalid pages" in copy.log_text(), "the setting is not needed"
     accept_one(result, copy, expected)
 
 

@@ -20,6 +20,7 @@
 #include "base/str.h"
 #include "base/timeutil.h"
 #include "engine/drill/pg_programs.h"
+#include "engine/drill/recovery_log.h"
 #include "format/drill_info.h"
 #include "io/fdio.h"
 
@@ -187,12 +188,58 @@ static void programs(void **state)
     assert_int_equal(pg_programs_server(99, NULL, &found, &err), PH_NOT_FOUND);
 }
 
+static void pages_in_the_log(void **state)
+{
+    static const struct {
+        const char *line;
+        bool page;
+        uint32_t database;
+    } cases[] = {
+        {"2026 UTC WARNING:  page 3 of relation base/16384/16400 is uninitialized", true, 16384},
+        {"x WARNING:  page 0 of relation pg_tblspc/9/PG_15_202209061/7/16400 does not exist", true,
+         7},
+        {"x WARNING:  page 1 of relation global/1262 is uninitialized", true, 0},
+        {"x LOG:  page 3 of relation base/16384/16400 is uninitialized", false, 0},
+        {"x WARNING:  page 3 of relation base/16384/16400 is fine", false, 0},
+        {"x WARNING:  page 3 of relation nothing is uninitialized", false, 0},
+        {"WARNING:  page ", false, 0},
+        {"", false, 0},
+    };
+    char name[] = "/tmp/pghush-drill-log-XXXXXX";
+    struct ph_err err = {0};
+    uint64_t count = 0;
+    char *first = NULL;
+    int fd = mkstemp(name);
+
+    (void)state;
+    assert_true(fd >= 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint32_t oid = 0;
+
+        assert_int_equal(recovery_log_page(cases[i].line, &oid), cases[i].page);
+        assert_int_equal(oid, cases[i].database);
+        for (int k = 0; k < 2000; k++) {
+            assert_int_equal(write_full(fd, cases[i].line, strlen(cases[i].line), &err), PH_OK);
+            assert_int_equal(write_full(fd, "\n", 1, &err), PH_OK);
+        }
+    }
+    assert_int_equal(close_fd(&fd, &err), PH_OK);
+    assert_int_equal(recovery_log_search(name, 16384, &count, &first, &err), PH_OK);
+    assert_int_equal(count, 4000); /* the shared one counts, too */
+    assert_string_equal(first, "page 3 of relation base/16384/16400 is uninitialized");
+    free(first);
+    assert_int_equal(recovery_log_search(name, 5, &count, &first, &err), PH_OK);
+    assert_int_equal(count, 2000);
+    free(first);
+    assert_int_equal(unlink(name), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table_names), cmocka_unit_test(record_comes_back),
         cmocka_unit_test(children),    cmocka_unit_test(absent_program),
-        cmocka_unit_test(programs),
+        cmocka_unit_test(programs),    cmocka_unit_test(pages_in_the_log),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

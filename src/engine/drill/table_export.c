@@ -17,6 +17,7 @@
 #include "base/str.h"
 #include "base/timeutil.h"
 #include "engine/drill/pg_programs.h"
+#include "engine/drill/recovery_log.h"
 #include "io/atomic_file.h"
 #include "io/fdio.h"
 #include "repo/catalogue.h"
@@ -126,6 +127,27 @@ static enum ph_rc no_table(const struct export *x, const char *missing, struct p
                    "table \"%s\".\"%s\" did not exist in database \"%s\" at the moment recovered "
                    "to, " PH_LSN_FMT,
                    schema, table, database, PH_LSN_ARGS(x->result.lsn));
+}
+
+/* Recovery passes over pages of the databases that are left out; of the wanted one none may be missing. */
+static enum ph_rc look_at_log(struct export *x, struct ph_err *err)
+{
+    AUTO_FREE char *path = path_join(x->copy.folder, SCRATCH_LOG);
+    AUTO_FREE char *first = NULL;
+    uint32_t oid = 0;
+    uint64_t count = 0;
+
+    if (x->copy.restored.left_out_count == 0)
+        return PH_OK;
+    for (size_t i = 0; i < x->copy.backup.database_count; i++)
+        if (strcmp(x->copy.backup.databases[i].name, x->opts->name->database) == 0)
+            oid = x->copy.backup.databases[i].oid;
+    if (recovery_log_search(path, oid, &count, &first, err) != PH_OK)
+        return err->rc;
+    if (count == 0)
+        return PH_OK;
+    return err_set(err, PH_CORRUPT, "WAL of database \"%s\" does not fit its files: %s",
+                   x->opts->name->database, first);
 }
 
 /* Where recovery ended, and whether the database is there. */
@@ -273,8 +295,8 @@ static enum ph_rc copy_and_dump(struct export *x, const struct scratch_copy_opts
 
     if (scratch_copy_make(&x->copy, opts, err) != PH_OK || check_programs(x, err) != PH_OK ||
         scratch_copy_restore(&x->copy, err) != PH_OK ||
-        scratch_copy_recover(&x->copy, err) != PH_OK || look_at_server(x, err) != PH_OK ||
-        look_at_table(x, err) != PH_OK)
+        scratch_copy_recover(&x->copy, err) != PH_OK || look_at_log(x, err) != PH_OK ||
+        look_at_server(x, err) != PH_OK || look_at_table(x, err) != PH_OK)
         return err->rc;
     meter_phase(meter, "pg_dump");
     return dump(x, err);

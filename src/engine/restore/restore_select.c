@@ -126,8 +126,8 @@ static void left_out_add(struct restore_result *r, uint32_t oid, const char *nam
         if (r->left_out[i].oid == oid)
             return;
     r->left_out = xrealloc(r->left_out, (r->left_out_count + 1) * sizeof *r->left_out);
-    r->left_out[r->left_out_count++] = (struct restore_left_out){
-        .oid = oid, .name = name != NULL ? xstrdup(name) : NULL};
+    r->left_out[r->left_out_count++] =
+        (struct restore_left_out){.oid = oid, .name = name != NULL ? xstrdup(name) : NULL};
 }
 
 bool restore_select_excluded(const struct restore_job *job, const struct manifest_record *r,
