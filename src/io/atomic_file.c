@@ -173,7 +173,8 @@ static bool sweep_one(int dirfd, const char *name)
     return still_there(dirfd, name, fd) && unlinkat(dirfd, name, 0) == 0;
 }
 
-enum ph_rc atomic_file_sweep(int dirfd, const char *dir, size_t *ret_removed, struct ph_err *err)
+static enum ph_rc sweep(int dirfd, const char *dir, const char *prefix, size_t *ret_removed,
+                        struct ph_err *err)
 {
     AUTO(dir_list) names = {0};
     AUTO_FD fd = -1;
@@ -185,10 +186,22 @@ enum ph_rc atomic_file_sweep(int dirfd, const char *dir, size_t *ret_removed, st
     if (rc != PH_OK)
         return rc;
     for (size_t i = 0; i < names.count; i++)
-        if (atomic_file_is_temporary(dir_list_name(&names, i)) &&
-            sweep_one(fd, dir_list_name(&names, i)))
+        if (str_starts(dir_list_name(&names, i), prefix) && sweep_one(fd, dir_list_name(&names, i)))
             removed++;
     if (ret_removed != NULL)
         *ret_removed = removed;
     return PH_OK;
+}
+
+enum ph_rc atomic_file_sweep(int dirfd, const char *dir, size_t *ret_removed, struct ph_err *err)
+{
+    return sweep(dirfd, dir, ATOMIC_FILE_PREFIX, ret_removed, err);
+}
+
+enum ph_rc atomic_file_sweep_of(int dirfd, const char *path, struct ph_err *err)
+{
+    AUTO_FREE char *dir = path_dir(path);
+    AUTO_FREE char *prefix = xasprintf(ATOMIC_FILE_PREFIX "%s-", path_base(path));
+
+    return sweep(dirfd, dir, prefix, NULL, err);
 }

@@ -63,5 +63,7 @@ bool atomic_file_is_temporary(const char *name);
  */
 MUST_CHECK enum ph_rc atomic_file_sweep(int dirfd, const char *dir, size_t *ret_removed,
                                         struct ph_err *err);
+/* The same for the temporary files of one name alone, in a folder where others' files may lie. */
+MUST_CHECK enum ph_rc atomic_file_sweep_of(int dirfd, const char *path, struct ph_err *err);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/le.h"
 #include "base/num.h"
+#include "base/timeutil.h"
 #include "base/str.h"
 #include "engine/archive/archive_get.h"
 #include "engine/archive/archive_push.h"
@@ -123,12 +124,47 @@ static void spooled_segment_is_handed_over_once(void **state)
     assert_int_equal(count_names(f->spool_path), 0);
 }
 
+/* At rest it is a rename; moved by other hands, and whole, it is read and given all the same. */
+static void spooled_segment_that_was_moved_is_read(void **state)
+{
+    struct fixture *f = *state;
+    AUTO_FREE char *to = xasprintf("%s/RECOVERYXLOG", f->dir);
+    AUTO_FREE char *path = xasprintf("%s/%s", f->spool_path, segment(3));
+    AUTO_FREE char *copy = xasprintf("%s/copy", f->spool_path);
+    struct wal_object head;
+    struct ph_err err;
+
+    store_pattern(f, segment(3));
+    head = head_of(f, segment(3));
+    for (int moved = 0; moved < 2; moved++) {
+        assert_int_equal(wal_spool_fetch(&f->spool, segment(3), &err), PH_OK);
+        time_sleep_us(25000);
+        if (moved) {
+            assert_int_equal(rename(path, copy), 0);
+            assert_int_equal(rename(copy, path), 0);
+        }
+        assert_int_equal(wal_spool_take(&f->spool, segment(3), &head, to, &err), PH_OK);
+        assert_true(file_is_pattern(to, SEG_BYTES));
+    }
+}
+
+static void spool_is_bounded_by_bytes_too(void **state)
+{
+    (void)state;
+    assert_int_equal(prefetch_count(0, 16 * MIB), 0);
+    assert_int_equal(prefetch_count(8, 16 * MIB), 8);
+    assert_int_equal(prefetch_count(256, 16 * MIB), 128);
+    assert_int_equal(prefetch_count(1000, MIB), PREFETCH_MAX);
+    assert_int_equal(prefetch_count(8, 1024 * MIB), 2);
+}
+
 /* One damage each; every one must be refused, dropped, and leave no file at the destination. */
 enum damage {
     CUT,
     EMPTIED,
     ZEROED,
     FLIPPED,
+    FLIPPED_TIME_SET_BACK,
     GROWN,
     RECORD_FLIPPED,
     RECORD_CUT,
@@ -146,7 +182,10 @@ static void damage_it(struct fixture *f, enum damage d, const char *path, const 
     static const uint8_t zeros[8192];
     struct ph_err err;
     AUTO_FD fd = open(d == RECORD_FLIPPED ? ok_path : path, O_RDWR | O_CLOEXEC);
+    struct stat before;
 
+    assert_int_equal(fstat(fd, &before), 0);
+    time_sleep_us(25000); /* more than the grain of the kernel's clock */
     switch (d) {
     case CUT:
         assert_int_equal(ftruncate(fd, SEG_BYTES - 1), 0);
@@ -163,6 +202,13 @@ static void damage_it(struct fixture *f, enum damage d, const char *path, const 
     case FLIPPED:
         assert_int_equal(pwrite_full(fd, "\x55", 1, SEG_BYTES - 1, &err), PH_OK);
         break;
+    case FLIPPED_TIME_SET_BACK: {
+        struct timespec times[2] = {before.st_atim, before.st_mtim};
+
+        assert_int_equal(pwrite_full(fd, "\x55", 1, SEG_BYTES - 1, &err), PH_OK);
+        assert_int_equal(futimens(fd, times), 0);
+        break;
+    }
     case RECORD_FLIPPED:
         assert_int_equal(pwrite_full(fd, "\x55", 1, 90, &err), PH_OK);
         break;
@@ -550,6 +596,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(spooled_segment_is_handed_over_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(spooled_segment_that_was_moved_is_read, setup, teardown),
+        cmocka_unit_test(spool_is_bounded_by_bytes_too),
         cmocka_unit_test_setup_teardown(damaged_spool_is_dropped, setup, teardown),
         cmocka_unit_test_setup_teardown(damaged_object_is_not_spooled, setup, teardown),
         cmocka_unit_test_setup_teardown(destination_that_cannot_be_written, setup, teardown),

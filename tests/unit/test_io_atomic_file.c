@@ -114,6 +114,27 @@ static void sweep_takes_only_the_dead(void **state)
     assert_int_equal(atomic_file_commit(&living, ATOMIC_FILE_NOREPLACE, &err), PH_OK);
 }
 
+/* A folder of others: only what is left of the one name goes. */
+static void sweep_of_one_name_spares_the_rest(void **state)
+{
+    AUTO_FREE char *path = xasprintf("%s/wanted", (char *)*state);
+    static const char *const names[] = {".tmp-wanted-1-2", ".tmp-wanted2-1-2", ".tmp-other",
+                                        "wanted"};
+    struct ph_err err;
+
+    for (size_t i = 0; i < 4; i++) {
+        AUTO_FREE char *made = pattern_file(*state, names[i], 1);
+
+        assert_non_null(made);
+    }
+    assert_int_equal(atomic_file_sweep_of(AT_FDCWD, path, &err), PH_OK);
+    for (size_t i = 0; i < 4; i++) {
+        AUTO_FREE char *file = xasprintf("%s/%s", (char *)*state, names[i]);
+
+        assert_int_equal(access(file, F_OK), i == 0 ? -1 : 0);
+    }
+}
+
 static void put_over_old(void *arg)
 {
     AUTO_FREE char *path = xasprintf("%s/old", (char *)arg);
@@ -155,6 +176,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(abort_leaves_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(noreplace_keeps_what_is_there, setup, teardown),
         cmocka_unit_test_setup_teardown(missing_directory_is_not_found, setup, teardown),
+        cmocka_unit_test_setup_teardown(sweep_of_one_name_spares_the_rest, setup, teardown),
         cmocka_unit_test_setup_teardown(sweep_takes_only_the_dead, setup, teardown),
         cmocka_unit_test_setup_teardown(any_fault_leaves_old_or_new, setup, teardown),
     };

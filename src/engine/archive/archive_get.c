@@ -42,6 +42,7 @@ struct get_call {
     struct wal_name name;
     struct wal_object head;
     bool is_server; /* data_dir is a data directory */
+    unsigned ahead; /* segments to keep ahead */
     struct wal_spool spool;
     char *spool_path;
 };
@@ -131,8 +132,12 @@ static enum ph_rc get_direct(struct get_call *c, struct ph_err *err)
     AUTO_FREE char *wal_dir = path_dir(c->path);
     AUTO(atomic_file) f = ATOMIC_FILE_INIT;
     struct wal_object head;
+    struct ph_err unused;
     enum ph_rc rc;
 
+    /* What a call that was killed has left here; a server asks for its file again under the same path. */
+    if (atomic_file_sweep_of(AT_FDCWD, c->path, &unused) != PH_OK)
+        log_debug("archive.sweep", "%s", unused.text);
     if (atomic_file_create(AT_FDCWD, c->path, mode_beside(wal_dir), &f, err) != PH_OK)
         return no_answer(err);
     rc = wal_archive_get(&c->archive, c->opts->name, sink_to_fd, &f.fd, &head, err);
@@ -167,7 +172,7 @@ static void spool_start(struct get_call *c)
     struct prefetch_opts opts = {
         .store = c->opts->store,
         .spool_path = c->spool_path,
-        .segments = MIN_OF(c->opts->prefetch, PREFETCH_MAX),
+        .segments = c->ahead,
     };
     struct ph_err err;
 
@@ -206,7 +211,7 @@ static enum ph_rc get_segment(struct get_call *c, bool *ret_from_spool, struct p
     if (c->spool.fd < 0)
         return get_direct(c, err);
     expected = wal_spool_want_get(&c->spool, &want) &&
-               prefetch_expects(&c->spool, &want, c->opts->name, c->opts->prefetch);
+               prefetch_expects(&c->spool, &want, c->opts->name, c->ahead);
     if (!expected)
         spool_start(c); /* it fetches the next ones while we fetch this one */
     *ret_from_spool = spool_take(c, expected);
@@ -220,14 +225,15 @@ static enum ph_rc get_segment(struct get_call *c, bool *ret_from_spool, struct p
 static enum ph_rc get_file(struct get_call *c, struct archive_get_result *result,
                            struct ph_err *err)
 {
-    bool ahead = c->name.kind == WAL_NAME_SEGMENT && c->opts->prefetch > 0 &&
-                 (c->is_server || c->opts->spool_path != NULL);
+    bool spooled = c->is_server || c->opts->spool_path != NULL;
 
+    if (c->name.kind == WAL_NAME_SEGMENT && spooled)
+        c->ahead = prefetch_count(c->opts->prefetch, c->archive.id.wal_segment_size);
     /* The repository's answer: only this one may be "not there". */
     if (wal_archive_head(&c->archive, c->opts->name, &c->head, err) != PH_OK)
         return err->rc;
     result->raw_bytes = c->head.raw_bytes;
-    if (ahead)
+    if (c->ahead > 0)
         return get_segment(c, &result->from_spool, err);
     return get_direct(c, err);
 }

@@ -10,12 +10,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "codec/checksum.h"
 #include "io/fdio.h"
 
 #define SPOOL_MODE 0700
+#define BOOT_FILE  "/proc/sys/kernel/random/boot_id"
 
 char *archive_spool_path(const char *spool_path, const char *wal_path)
 {
@@ -47,6 +49,19 @@ uint64_t archive_spool_owner(const struct wal_archive *a)
                   (unsigned)a->system, (unsigned long long)a->id.system_identifier);
 
     return xxh3_64(text, strlen(text));
+}
+
+uint64_t archive_spool_boot(void)
+{
+    struct ph_err unused;
+    struct buf text;
+    uint64_t boot = 0;
+
+    buf_init(&text, 256);
+    if (file_read_all(AT_FDCWD, BOOT_FILE, &text, &unused) == PH_OK && text.len_bytes > 0)
+        boot = xxh3_64(text.data, text.len_bytes);
+    buf_release(&text);
+    return boot;
 }
 
 static bool folder_exists_of(const char *path)

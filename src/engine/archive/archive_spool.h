@@ -31,6 +31,9 @@ MUST_CHECK enum ph_rc archive_spool_open(const char *path, bool make, int *ret_f
 /* What notes and fetched files belong to: repository, cluster, system. */
 uint64_t archive_spool_owner(const struct wal_archive *a);
 
+/* This boot of the machine; 0: unknown, then nothing that holds for one boot can be relied on. */
+uint64_t archive_spool_boot(void);
+
 /*
  * The absolute form of a path the server gave. The server's commands run in its data directory, so the
  * working directory comes first; pgdata (may be NULL) is for people who call from elsewhere. Two servers

@@ -55,6 +55,13 @@ struct prefetch {
     uint64_t asked_us; /* when want changed */
 };
 
+unsigned prefetch_count(unsigned wanted, uint32_t segment_bytes)
+{
+    uint64_t fit = MAX_OF(PREFETCH_BYTES_MAX / segment_bytes, 1);
+
+    return (unsigned)MIN_OF(fit, (uint64_t)MIN_OF(wanted, PREFETCH_MAX));
+}
+
 bool prefetch_expects(const struct wal_spool *s, const struct wal_name *want, const char *name,
                       unsigned segments)
 {

@@ -13,14 +13,18 @@
 #include "engine/archive/wal_spool.h"
 #include "store/store.h"
 
-#define PREFETCH_MAX     256u
-#define PREFETCH_IDLE_US UINT64_C(20000000)
+#define PREFETCH_MAX       256u
+#define PREFETCH_BYTES_MAX (UINT64_C(2) << 30) /* in the spool, but at least one segment */
+#define PREFETCH_IDLE_US   UINT64_C(20000000)
 
 struct prefetch_opts {
     const struct store_opts *store; /* opened again in the new process */
     const char *spool_path;         /* absolute */
     unsigned segments;              /* to keep ahead, 1..PREFETCH_MAX */
 };
+
+/* How many segments of this size are kept ahead where `wanted` are asked for; 0 stays 0. */
+unsigned prefetch_count(unsigned wanted, uint32_t segment_bytes);
 
 /*
  * Start the process where none runs for this spool. Returns in the caller only, at once. RETRY: one

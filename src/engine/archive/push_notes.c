@@ -15,6 +15,7 @@
 #include "base/le.h"
 #include "base/mem.h"
 #include "codec/checksum.h"
+#include "engine/archive/archive_spool.h"
 #include "io/atomic_file.h"
 #include "io/fdio.h"
 
@@ -24,22 +25,8 @@
 #define NOTE_BYTES    ((size_t)120)
 #define SUM_BYTES     ((size_t)8)
 #define FILE_MODE     0600
-#define BOOT_FILE     "/proc/sys/kernel/random/boot_id"
 
 _Static_assert(WAL_NAME_TEXT_BYTES == 48, "a note's name field");
-
-static uint64_t boot_of_machine(void)
-{
-    struct ph_err unused;
-    struct buf text;
-    uint64_t boot = 0;
-
-    buf_init(&text, 256);
-    if (file_read_all(AT_FDCWD, BOOT_FILE, &text, &unused) == PH_OK && text.len_bytes > 0)
-        boot = xxh3_64(text.data, text.len_bytes);
-    buf_release(&text);
-    return boot;
-}
 
 static void note_decode(const uint8_t *p, struct push_note *ret)
 {
@@ -74,7 +61,7 @@ static void notes_decode(struct push_notes *n, const uint8_t *p, size_t len)
 
 void push_notes_init(struct push_notes *ret_notes, uint64_t owner)
 {
-    *ret_notes = (struct push_notes){.owner = owner, .boot = boot_of_machine()};
+    *ret_notes = (struct push_notes){.owner = owner, .boot = archive_spool_boot()};
 }
 
 void push_notes_load(struct push_notes *n, int spool_fd)

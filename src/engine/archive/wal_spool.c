@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The spool's files (wal_spool.h). NAME.ok, 128 bytes:
+ * The spool's files (wal_spool.h). NAME.ok, 160 bytes:
  *
- *   8 magic, u64 owner, 48 name, u64 size, u64 XXH3 of the bytes, 32 SHA-256, 12 zero, u32 CRC-32C
+ *   8 magic, u64 owner, 48 name, u64 size, u64 XXH3 of the bytes, 32 SHA-256, u64 device, u64 inode,
+ *   i64 mtime ns, i64 ctime ns, u64 boot, 4 zero, u32 CRC-32C
  *
  * Nothing here is synced: after a crash of the machine the sums tell what is still whole.
  */
@@ -18,24 +19,33 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "base/str.h"
+#include "base/timeutil.h"
 #include "codec/checksum.h"
+#include "engine/archive/archive_spool.h"
 #include "io/atomic_file.h"
 #include "io/direct.h"
 #include "io/dirwalk.h"
 #include "io/fdio.h"
 
-#define OK_SUFFIX   ".ok"
-#define OK_BYTES    ((size_t)128)
-#define WANT_FILE   "want"
-#define WANT_BYTES  256
-#define CHUNK_BYTES ((size_t)256 * KIB)
+#define OK_SUFFIX      ".ok"
+#define OK_BYTES       ((size_t)160)
+#define OK_CRC_AT      (OK_BYTES - 4)
+#define WANT_FILE      "want"
+#define WANT_BYTES     256
+#define CHUNK_BYTES    ((size_t)256 * KIB)
+#define CLOCK_GRAIN_NS INT64_C(20000000)
 
-static const uint8_t ok_magic[8] = {'P', 'H', 'S', 'P', 'O', 'O', 'L', '1'};
+static const uint8_t ok_magic[8] = {'P', 'H', 'S', 'P', 'O', 'O', 'L', '2'};
 
 struct spooled {
     uint64_t size_bytes;
     uint64_t xxh3;
     uint8_t sha256[SHA256_BYTES];
+    uint64_t device; /* this and below: the file, when it had been proven and renamed */
+    uint64_t inode;
+    int64_t mtime_ns;
+    int64_t ctime_ns;
+    uint64_t boot; /* archive_spool_boot() */
 };
 
 static void ok_name(const char *name, char *ret, size_t ret_bytes)
@@ -56,7 +66,12 @@ static void ok_encode(const struct wal_spool *s, const char *name, const struct 
     put_le64(out + 64, what->size_bytes);
     put_le64(out + 72, what->xxh3);
     memcpy(out + 80, what->sha256, SHA256_BYTES);
-    put_le32(out + 124, crc32c(0, out, 124));
+    put_le64(out + 112, what->device);
+    put_le64(out + 120, what->inode);
+    put_le64(out + 128, (uint64_t)what->mtime_ns);
+    put_le64(out + 136, (uint64_t)what->ctime_ns);
+    put_le64(out + 144, what->boot);
+    put_le32(out + OK_CRC_AT, crc32c(0, out, OK_CRC_AT));
 }
 
 static bool ok_decode(const struct wal_spool *s, const char *name, const uint8_t in[OK_BYTES],
@@ -65,12 +80,18 @@ static bool ok_decode(const struct wal_spool *s, const char *name, const uint8_t
     char want[WAL_NAME_TEXT_BYTES] = {0};
 
     (void)snprintf(want, sizeof want, "%s", name);
-    if (get_le32(in + 124) != crc32c(0, in, 124) || memcmp(in, ok_magic, sizeof ok_magic) != 0 ||
-        get_le64(in + 8) != s->owner || memcmp(in + 16, want, sizeof want) != 0)
+    if (get_le32(in + OK_CRC_AT) != crc32c(0, in, OK_CRC_AT) ||
+        memcmp(in, ok_magic, sizeof ok_magic) != 0 || get_le64(in + 8) != s->owner ||
+        memcmp(in + 16, want, sizeof want) != 0)
         return false;
     ret->size_bytes = get_le64(in + 64);
     ret->xxh3 = get_le64(in + 72);
     memcpy(ret->sha256, in + 80, SHA256_BYTES);
+    ret->device = get_le64(in + 112);
+    ret->inode = get_le64(in + 120);
+    ret->mtime_ns = (int64_t)get_le64(in + 128);
+    ret->ctime_ns = (int64_t)get_le64(in + 136);
+    ret->boot = get_le64(in + 144);
     return true;
 }
 
@@ -142,6 +163,21 @@ static enum ph_rc take_bytes(void *ctx, const uint8_t *bytes, size_t len_bytes, 
     return write_full(to->fd, bytes, len_bytes, err);
 }
 
+/* As which file the kernel knows it now. */
+static void remember_file(const struct wal_spool *s, const char *name, struct spooled *what)
+{
+    struct file_facts facts;
+    struct ph_err unused;
+
+    if (file_facts_at(s->fd, name, &facts, &unused) != PH_OK)
+        return;
+    what->device = facts.device;
+    what->inode = facts.inode;
+    what->mtime_ns = facts.mtime_ns;
+    what->ctime_ns = facts.ctime_ns;
+    what->boot = archive_spool_boot();
+}
+
 enum ph_rc wal_spool_fetch(const struct wal_spool *s, const char *name, struct ph_err *err)
 {
     AUTO(atomic_file) f = ATOMIC_FILE_INIT;
@@ -162,21 +198,34 @@ enum ph_rc wal_spool_fetch(const struct wal_spool *s, const char *name, struct p
     if (rc != PH_OK)
         return rc;
     memcpy(what.sha256, head.sha256, sizeof what.sha256);
-    ok_encode(s, name, &what, record);
-    ok_name(name, ok, sizeof ok);
     if (atomic_file_commit_unsynced(&f, ATOMIC_FILE_REPLACE, err) != PH_OK)
         return err->rc;
+    remember_file(s, name, &what);
+    ok_encode(s, name, &what, record);
+    ok_name(name, ok, sizeof ok);
     return replace_file(s, ok, record, sizeof record, err);
 }
 
 /* ---- handing over ---- */
 
+/*
+ * Nobody has written to it: each write, and each rename or link, moves the time of its status. The clock of
+ * older kernels has a grain of some milliseconds, so a file that young is read.
+ */
+static bool is_untouched(const struct file_facts *facts, const struct spooled *what)
+{
+    return time_now_us() * 1000 - facts->ctime_ns > CLOCK_GRAIN_NS && what->boot != 0 &&
+           what->boot == archive_spool_boot() && what->device == facts->device &&
+           what->inode == facts->inode && what->mtime_ns == facts->mtime_ns &&
+           what->ctime_ns == facts->ctime_ns;
+}
+
 /* Its bytes, all of them, still have the sum that was taken when they were proven. */
 static enum ph_rc check_bytes(int fd, const struct spooled *what, struct ph_err *err)
 {
     AUTO_FREE uint8_t *chunk = xmalloc(CHUNK_BYTES);
-    struct xxh3_stream *x;
     struct file_facts facts;
+    struct xxh3_stream *x;
     enum ph_rc rc = PH_OK;
     uint64_t sum;
 
@@ -185,6 +234,8 @@ static enum ph_rc check_bytes(int fd, const struct spooled *what, struct ph_err 
     if (!S_ISREG(facts.mode) || facts.size_bytes != what->size_bytes)
         return err_set(err, PH_CORRUPT, "has %llu bytes: expected %llu",
                        (unsigned long long)facts.size_bytes, (unsigned long long)what->size_bytes);
+    if (is_untouched(&facts, what))
+        return PH_OK;
     x = xxh3_stream_new();
     for (uint64_t at = 0; rc == PH_OK && at < what->size_bytes; at += CHUNK_BYTES) {
         size_t part = (size_t)MIN_OF(what->size_bytes - at, (uint64_t)CHUNK_BYTES);

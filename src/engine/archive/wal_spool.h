@@ -3,8 +3,11 @@
  * Segments fetched ahead, in the spool folder.
  *
  * A segment lies under its own name, so that it can be handed over by rename, with NAME.ok beside it: what
- * it is, whose, and the sums of its bytes. It counts only with that, and is handed over only when
- * the archive's own header names the same content and the bytes still have their sum. `want` names the
+ * it is, whose, the sums of its bytes, and as which file the kernel knew it when it had been proven and
+ * renamed. It counts only with that, and is handed over only when the archive's own header names the
+ * same content. While the kernel reports the same file (device, inode, size, times of content and
+ * status, since the same boot) nobody has written to it, and handing over is a rename; else its
+ * bytes must still have their sum. `want` names the
  * segment that was asked for last; `fetch.lock` is held by the process that fetches.
  */
 #ifndef ENGINE_ARCHIVE_WAL_SPOOL_H
