@@ -183,6 +183,20 @@ MUST_CHECK static enum ph_rc run_verify(struct command_run *run, struct verify_o
 
 /* ---- the command ---- */
 
+/* Options that mean nothing without a restore drill. */
+MUST_CHECK static enum ph_rc drill_options_check(const struct cfg *cfg, struct ph_err *err)
+{
+    static const enum opt_id only[] = {OPT_SQL,          OPT_TARGET_TIME,      OPT_TARGET_XID,
+                                       OPT_TARGET_LSN,   OPT_TARGET_NAME,      OPT_TARGET_IMMEDIATE,
+                                       OPT_SQL_DATABASE, OPT_TARGET_EXCLUSIVE, OPT_TARGET_TIMELINE,
+                                       OPT_AMCHECK};
+
+    for (size_t i = 0; i < sizeof only / sizeof *only; i++)
+        if (cfg_given(cfg, only[i]))
+            return err_set(err, PH_CONFIG, "--%s needs --restore", option_spec(only[i])->name);
+    return PH_OK;
+}
+
 enum ph_rc cmd_verify(struct command_run *run, struct ph_err *err)
 {
     const struct cfg *cfg = run->cfg;
@@ -196,6 +210,8 @@ enum ph_rc cmd_verify(struct command_run *run, struct ph_err *err)
 
     if (cfg_str(cfg, OPT_DRILL) != NULL)
         return drill_command_verify(run, err);
+    if (drill_options_check(cfg, err) != PH_OK)
+        return err->rc;
     if (command_require_repo(run, err) != PH_OK)
         return err->rc;
     if (opts.label != NULL && !backup_label_valid(opts.label))

@@ -131,6 +131,8 @@ def test_server_of_another_major_or_none(story, place, world, folder):
     tool.fails("verify", "--restore", "20200101T000000Z_F", "--drill-path", place, rc=USAGE, says="20200101T000000Z_F")
     tool.fails("verify", "--restore", "newest", "--drill-path", place, rc=USAGE, says="newest")
     tool.fails("verify", "--restore", "latest", rc=USAGE, says="drill-path")
+    tool.fails("verify", "--restore", "latest", "--fast", "--drill-path", place, rc=USAGE, says="--fast")
+    tool.fails("verify", "--sql", "select true", rc=USAGE, says=["--sql", "--restore"])
 
 
 def wait_for_server(place):

@@ -61,7 +61,7 @@ static unsigned major_of(const char *program)
     return num_parse_u64(digits, &major) && major < 1000 ? (unsigned)major : 0;
 }
 
-/* Visit each folder of PATH; true ends it. */
+/* The program in the first folder of PATH that has a fitting one; NULL: none has. */
 static char *find_in_path(const char *name, unsigned major, bool or_later)
 {
     const char *path = getenv("PATH");
@@ -106,7 +106,6 @@ static char *find_usual(const char *name, unsigned major)
 
 static char *find_by_config(const char *name, unsigned major)
 {
-    AUTO_FREE char *config = NULL;
     const char *path = getenv("PATH");
     char dir[OUTPUT_BYTES];
     const char *end = NULL;
