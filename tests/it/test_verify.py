@@ -350,6 +350,7 @@ def test_labels(repository):
     tool.fails("verify", repository.full, repository.incr, rc=USAGE)
 
 
+@pytest.mark.slow
 def test_reads_that_fail(repository):
     """Whichever read or open fails, verify ends with an error, with a finding that says so, or has read everything."""
     counts = ("frames", "references", "wal_objects", "wal_bytes")
