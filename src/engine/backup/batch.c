@@ -62,6 +62,7 @@ void batch_reset(struct batch *b)
 {
     b->seq = 0;
     b->slab_used_bytes = 0;
+    b->folded_bytes = 0;
     b->big = false;
     b->source = NULL;
     b->last = false;
@@ -125,7 +126,7 @@ enum ph_rc batch_set_new(size_t slab_bytes, size_t page_bytes, uint64_t memory_b
     set->out_bytes = out_bytes;
     set->frames_max = frames_worst_case(slab_bytes, extent_bytes);
     set->extents_max = MAX_OF(slab_bytes / extent_bytes, (size_t)EXTENTS_PER_MAX);
-    set->page_sums_max = slab_bytes / page_bytes;
+    set->page_sums_max = slab_bytes / page_bytes + 1;
     rc = pool_new(slab_bytes, set->batch_count, &set->slabs, err);
     if (rc == PH_OK)
         rc = pool_new(out_bytes, set->batch_count, &set->outs, err);
@@ -144,6 +145,7 @@ enum ph_rc batch_set_new(size_t slab_bytes, size_t page_bytes, uint64_t memory_b
         b->out = pool_get(set->outs);
         b->frames = xcalloc(set->frames_max, sizeof *b->frames);
         b->extents = xcalloc(set->extents_max, sizeof *b->extents);
+        b->page_sums_max = set->page_sums_max;
         b->page_sums = xcalloc(set->page_sums_max, sizeof *b->page_sums);
         (void)queue_push(set->free_queue, b);
     }

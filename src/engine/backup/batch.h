@@ -149,6 +149,7 @@ struct batch {
     uint64_t seq;
     uint8_t *slab; /* slab_bytes, SLAB_ALIGN_BYTES aligned */
     size_t slab_used_bytes;
+    size_t folded_bytes; /* extents that the worker makes from the repository */
     bool big; /* extents of one big file: */
     struct source *source;
     bool last;             /* its last extents */
@@ -167,6 +168,7 @@ struct batch {
     size_t page_sum_count;
     struct encoded_frame *frames;   /* frames_max */
     struct batch_extent *extents; /* extents_max */
+    size_t page_sums_max;
     uint64_t *page_sums;            /* page_sums_max: XXH3 of each page in image and delta frames */
 };
 

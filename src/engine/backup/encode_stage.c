@@ -134,6 +134,8 @@ static void page_sums(const struct encoder *e, struct batch *b, const uint8_t *r
 {
     struct encoded_frame *f = &b->frames[b->frame_count];
 
+    PH_ASSERT(b->page_sum_count + (raw_len + e->page_bytes - 1) / e->page_bytes <=
+              b->page_sums_max);
     f->sums_at = b->page_sum_count;
     for (size_t at = 0; at < raw_len; at += e->page_bytes)
         b->page_sums[b->page_sum_count++] = xxh3_64(raw + at, MIN_OF(e->page_bytes, raw_len - at));

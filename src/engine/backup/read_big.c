@@ -83,7 +83,9 @@ static enum extent_how choose(const struct cutter *c, const struct batch_extent 
         return EXTENT_KEEP;
     if (2 * changed >= pages || x->len_bytes % c->page_bytes != 0)
         return EXTENT_READ;
-    return x->delta_count >= c->st->set->image_threshold ? EXTENT_FOLD : EXTENT_DELTA;
+    if (x->delta_count < c->st->set->image_threshold)
+        return EXTENT_DELTA;
+    return c->st->set->slab_bytes >= 2 * c->extent_bytes ? EXTENT_FOLD : EXTENT_READ;
 }
 
 /* Instead of reading: a frame of the unfinished backup. Whole extents only. */
@@ -147,7 +149,7 @@ static bool add_range(const struct cutter *c, struct batch *b, uint64_t from, ui
     uint64_t begin = joins ? last->offset : start;
     size_t want = (size_t)(end - begin);
 
-    if (at + round_up_u64(want, SLAB_ALIGN_BYTES) > c->st->set->slab_bytes)
+    if (at + round_up_u64(want, SLAB_ALIGN_BYTES) + b->folded_bytes > c->st->set->slab_bytes)
         return false;
     if (!joins) {
         if (b->piece_count == BATCH_PIECES_MAX)
@@ -180,15 +182,21 @@ static bool add_changed(const struct cutter *c, struct batch *b, const struct ba
     return true;
 }
 
-/* All that the planned extent needs, or nothing. */
+/*
+ * All that the planned extent needs, or nothing. What a batch encodes is never more than its slab holds: an
+ * extent that is folded counts as a whole.
+ */
 static bool add_reads(const struct cutter *c, struct batch *b)
 {
     const struct batch_extent *x = &c->planned;
     size_t pieces = b->piece_count;
     size_t used = b->slab_used_bytes;
+    size_t folded = b->folded_bytes;
     struct piece last = pieces > 0 ? b->pieces[pieces - 1] : (struct piece){0};
     bool fits = true;
 
+    if (x->how == EXTENT_FOLD)
+        b->folded_bytes += x->len_bytes;
     if (x->how == EXTENT_DELTA || x->how == EXTENT_FOLD)
         fits = add_changed(c, b, x);
     else if (x->how != EXTENT_KEEP)
@@ -197,6 +205,7 @@ static bool add_reads(const struct cutter *c, struct batch *b)
         return true;
     b->piece_count = pieces;
     b->slab_used_bytes = used;
+    b->folded_bytes = folded;
     if (pieces > 0)
         b->pieces[pieces - 1] = last;
     return false;
