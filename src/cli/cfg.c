@@ -269,7 +269,11 @@ static enum ph_rc visit_key(void *ctx, const struct ini_entry *entry, struct ph_
     if (spec == NULL)
         return unknown_key(entry->key, err);
     if ((spec->flags & OPT_IN_FILE) == 0)
-        return err_set(err, PH_CONFIG, "key %s is an option of the command line only", spec->name);
+        return err_set(
+            err, PH_CONFIG,
+            "key %s does not belong into the file: it is one of the command line and the "
+            "environment",
+            spec->name);
     if ((spec->flags & (global ? OPT_IN_GLOBAL : OPT_IN_CLUSTER)) == 0)
         return err_set(err, PH_CONFIG, "key %s belongs into a cluster's section, not into [global]",
                        spec->name);

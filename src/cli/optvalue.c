@@ -139,7 +139,9 @@ static void add_accepted(const struct option_spec *spec, struct buf *out)
         buf_add_str(out, "text");
         break;
     case OPT_TYPE_PATH:
-        buf_add_str(out, "an absolute path");
+        buf_add_str(out, (spec->flags & OPT_ABSOLUTE) != 0
+                             ? "an absolute path"
+                             : "an absolute path, on the command line also a relative one");
         break;
     case OPT_TYPE_LSN:
         buf_add_str(out, "a WAL position such as 16/B374D848");

@@ -200,6 +200,29 @@ def test_spool_without_room_or_right(backlog, world, folder):
 # ---- fetching ahead
 
 
+def test_spool_goes_after_promotion(archived):
+    """What was fetched ahead for recovery is gone when the promoted server has archived; on a standby it stays."""
+    server, tool = archived()
+    tool.backup()
+    for _ in range(4):
+        server.archive_all()
+    copy = restored_server(tool, server, "again", "--target-action", "promote")
+    copy.wait_recovered()
+    spool = copy.pgdata + "/pghush_spool"
+    assert os.path.exists(spool), "nothing was fetched ahead: this test proves nothing"
+    copy.stop()
+    copy.start(archive_mode="on")
+    copy.archive_all()
+    left = os.listdir(spool) if os.path.exists(spool) else []
+    assert not [name for name in left if len(name.split(".")[0]) == 24 or name == "want"], left
+    server.world.write(copy.pgdata + "/standby.signal", "")
+    server.world.run(["mkdir", "-p", spool])
+    server.world.write(spool + "/want", "x")
+    copy.archive_all()
+    assert os.path.exists(spool + "/want")
+    os.unlink(copy.pgdata + "/standby.signal")
+
+
 def test_segments_come_from_the_spool(filled, major):
     """In order, over the border of a log file's segments, each whole and right; the process ends at once when asked."""
     server, tool, target, names = filled(14, major)

@@ -155,7 +155,7 @@ static void test_errors_of_the_file(void **state)
         {"[global]\nrepo =\n", {"line 2", "key repo", NULL}},
         {"[global]\nrepo = rel\n", {"line 2", "key repo: \"rel\"", "absolute path"}},
         {"[global]\npgdata = /x\n", {"line 2", "key pgdata", "cluster's section"}},
-        {"[main]\ndelta = on\n", {"line 2", "key delta", "command line only"}},
+        {"[main]\ndelta = on\n", {"line 2", "key delta", "does not belong into the file"}},
         {"[main]\nconninfo = password='x\n", {"line 2", "single quote", "double quotes"}},
         {"[main]\npgdata = \"/x\n", {"line 2", "double quotes", NULL}},
         {"[main]\npgdata = \"/x\" y\n", {"line 2", "double quotes", NULL}},

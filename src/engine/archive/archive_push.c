@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -20,6 +21,7 @@
 #include "engine/archive/push_batch.h"
 #include "engine/archive/push_file.h"
 #include "engine/archive/push_notes.h"
+#include "engine/archive/wal_spool.h"
 #include "io/cpus.h"
 #include "io/fdio.h"
 #include "pg/datadir.h"
@@ -151,6 +153,20 @@ static enum ph_rc check_origin(const struct push_call *c, struct ph_err *err)
                     c->archive.cluster);
 }
 
+/* A server that archives outside recovery was promoted, if it ever fetched anything. */
+static void end_of_recovery(const struct push_call *c)
+{
+    AUTO_FREE char *wal_dir = path_dir(c->path);
+    AUTO_FREE char *data_dir = path_dir(wal_dir);
+    AUTO_FREE char *standby = path_join(data_dir, "standby.signal");
+    AUTO_FREE char *recovery = path_join(data_dir, "recovery.signal");
+    AUTO_FREE char *path = archive_spool_path(c->opts->spool_path, c->path);
+    struct wal_spool spool = {.fd = c->spool_fd, .archive = &c->archive};
+
+    if (c->spool_fd >= 0 && access(standby, F_OK) != 0 && access(recovery, F_OK) != 0)
+        wal_spool_end(&spool, path);
+}
+
 static enum ph_rc run(struct push_call *c, struct archive_push_result *result, struct ph_err *err)
 {
     struct push_buffer buffer = {0};
@@ -174,6 +190,7 @@ static enum ph_rc run(struct push_call *c, struct archive_push_result *result, s
     result->raw_bytes = out.raw_bytes;
     result->stored_bytes = out.stored_bytes;
     result->duration_us = time_mono_us() - since_us;
+    end_of_recovery(c);
     if (c->is_segment && c->opts->batch > 1)
         push_backlog(c, result);
     return PH_OK;

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/le.h"
 #include "base/mem.h"
@@ -348,4 +349,21 @@ void wal_spool_drop(const struct wal_spool *s, wal_spool_keep keep, const void *
             !keep(ctx, name))
             (void)unlinkat(s->fd, entry, 0);
     }
+}
+
+static bool keep_none(const void *ctx, const char *name)
+{
+    (void)ctx;
+    (void)name;
+    return false;
+}
+
+void wal_spool_end(const struct wal_spool *s, const char *path)
+{
+    if (faccessat(s->fd, WANT_FILE, F_OK, AT_SYMLINK_NOFOLLOW) != 0)
+        return;
+    wal_spool_drop(s, keep_none, NULL);
+    (void)unlinkat(s->fd, WAL_SPOOL_LOCK_FILE, 0);
+    (void)unlinkat(s->fd, WANT_FILE, 0);
+    (void)rmdir(path);
 }

@@ -58,4 +58,10 @@ MUST_CHECK enum ph_rc wal_spool_take(const struct wal_spool *s, const char *name
 typedef bool (*wal_spool_keep)(const void *ctx, const char *name);
 void wal_spool_drop(const struct wal_spool *s, wal_spool_keep keep, const void *ctx);
 
+/*
+ * Nobody will ask for segments any more, recovery is over: remove what was fetched, and the folder at
+ * path where nothing else is in it. Costs one look where nothing was ever fetched.
+ */
+void wal_spool_end(const struct wal_spool *s, const char *path);
+
 #endif
