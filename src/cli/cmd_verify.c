@@ -161,6 +161,7 @@ MUST_CHECK static enum ph_rc run_verify(struct command_run *run, struct verify_o
     progress = progress_start(&meter, (enum progress_choice)cfg_choice(run->cfg, OPT_PROGRESS));
     rc = verify_run(opts, &result, err);
     progress_stop(progress);
+    opts->meter = NULL;
     store_close(opts->store);
     if (rc == PH_NOT_FOUND && opts->label != NULL)
         err->rc = rc = PH_CONFIG; /* the label that was asked for is not there */
