@@ -12,6 +12,7 @@ import lz4.block
 
 from host import PG_BIN, quiet_caches
 from measure import median, start_as
+from residency import files_below
 from rows_backup import backup_once, empty_repository
 from tools import stored_bytes
 
@@ -19,7 +20,7 @@ PAGE = 8192
 SEGMENT_PAGES = 131072
 RANDOM_SQL = ("UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE ctid = ANY (ARRAY("
               "SELECT ctid FROM pgbench_accounts TABLESAMPLE SYSTEM (1) REPEATABLE ({seed}) "
-              "WHERE (ctid::text::point)[1] = 1)); CHECKPOINT;")
+              "WHERE (ctid::text::point)[1] = {row})); CHECKPOINT;")
 CONTIGUOUS_SQL = ("UPDATE pgbench_accounts SET abalance = abalance + 1 "
                   "WHERE aid <= (SELECT max(aid) / 20 FROM pgbench_accounts); CHECKPOINT;")
 BLOCK = re.compile(r"rel (\d+)/(\d+)/(\d+)(?: fork (\w+))? blk (\d+)")
@@ -32,7 +33,10 @@ class NotIncremental(Exception):
 def named_blocks(server, start, end):
     """{(tablespace, database, relation): block numbers} of main forks, as pg_waldump sees the WAL."""
     done = subprocess.run([f"{PG_BIN}/pg_waldump", "-p", f"{server.data_dir}/pg_wal", f"--start={start}", f"--end={end}"],
-                          capture_output=True, text=True, check=True)
+                          capture_output=True, text=True, check=False)
+    # Right behind a segment switch it complains about the empty page at the wanted end.
+    if done.returncode != 0 and f"at {end}" not in done.stderr:
+        raise NotIncremental(f"pg_waldump: {done.stderr.strip()}")
     found = {}
     for spc, db, rel, fork, block in BLOCK.findall(done.stdout):
         if fork in ("", "main"):
@@ -81,6 +85,18 @@ def read_bytes(made):
     return sum(made["io"][f"read_{how}_bytes"] for how in ("direct", "cached", "dontcache", "buffered"))
 
 
+def whole_bytes(server):
+    """Bytes of what WAL does not tell about and is read each time: maps of free space and visibility, and other files."""
+    total = 0
+    for path, size in files_below(server.data_dir):
+        folder, name = os.path.split(path)
+        if "/pg_wal" in folder or "/pg_stat" in folder:
+            continue
+        if not re.fullmatch(r"\d+(\.\d+)?", name):
+            total += size
+    return total
+
+
 def compare_cost(bench, ours, made, full):
     """Bytes read and stored against the pages that changed; time and CPU against our own full backup."""
     report = bench.report
@@ -88,8 +104,10 @@ def compare_cost(bench, ours, made, full):
     blocks = named_blocks(bench.server, before["start_lsn"], made["start_lsn"])
     pages = sum(len(numbers) for numbers in blocks.values())
     report.fact("incremental", "1 % at random: pages that changed, by pg_waldump", "bytes", pages * PAGE)
-    report.ratio("incremental", "1 % at random: bytes read from the data directory", "bytes", read_bytes(made),
-                 "the changed pages", pages * PAGE, at_most=1.3)
+    whole = whole_bytes(bench.server)
+    report.fact("incremental", "1 % at random: forks and files that are always read whole", "bytes", whole)
+    report.ratio("incremental", "1 % at random: bytes read from the data directory but for these", "bytes",
+                 max(0, read_bytes(made) - whole), "the changed pages", pages * PAGE, at_most=1.3)
     report.ratio("incremental", "1 % at random: bytes stored", "bytes", made["stored_bytes"],
                  "the changed pages, LZ4", compressed_bytes(bench.server, blocks), at_most=1.2)
     report.ratio("incremental", "1 % at random: wall", "s", ours.wall_s, "our own full", full.wall_s, at_most=0.1)
@@ -106,7 +124,8 @@ def row_incremental(bench):
     for what, change in changes.items():
         samples = {ours.name: [], rest.name: []}
         for seed in range(bench.runs):
-            sql = change.format(seed=seed + 1) if change else None
+            # A row of each page that no earlier run has updated: data sets are used again.
+            sql = change.format(seed=int(time.time()) % 100000, row=2 + int(time.time()) % 55) if change else None
             mine = changed_once(bench, ours, sql)
             if what == "1 % at random" and seed == bench.runs - 1:
                 compare_cost(bench, *mine)
