@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Incremental backups: each restores to what the server held, and costs what changed. Cases A07, A12, B13, B14, F*."""
 import os
+import time
 
 import pytest
 
@@ -294,3 +295,33 @@ def test_resumes_after_kill(archived, kind):
     assert not any(name == "started.json" for _, _, files in os.walk(os.path.join(tool.repo, tool.cluster, "backup")) for name in files)
     assert backup(tool)["prior"] == one["label"]
     restored_equals(tool, server, "later")
+
+
+def test_from_a_standby(archived, folder):
+    """A full backup from the primary, incremental ones from its standby and from the primary again."""
+    server, tool = archived()
+    server.pgbench_init(1)
+    load_table(server, "big", 16)
+    server.sql("vacuum freeze")
+    full = backup(tool)
+    server.stop()
+    standby = server.cold_copy(folder)
+    server.start()
+    standby.start(archive_mode="off")
+    server.pgbench_start(clients=1)
+    tool.configure(pgdata=standby.pgdata, conninfo="host=%s user=postgres" % standby.socket, archive_timeout="60s")
+    process = tool.popen("backup")
+    for _ in range(60):
+        if process.poll() is not None:
+            break
+        server.sql("checkpoint; select pg_switch_wal()")
+        time.sleep(1)
+    assert process.wait(60) == 0
+    made = tool.backup_json(max(tool.labels()))
+    assert made["from_standby"] and made["type"] == "incr" and made["prior"] == full["label"], made
+    server.stop_load()
+    restored_equals(tool, server, "first")
+    tool.configure(pgdata=server.pgdata, conninfo="host=%s user=postgres" % server.socket)
+    last = backup(tool)
+    assert last["type"] == "incr" and last["prior"] == made["label"], last
+    restored_equals(tool, server, "second")
