@@ -44,7 +44,8 @@ def test_equals_a_full_backup_byte_for_byte(archived, folder, major):
     server.pgbench_init(scale=2)
     backup(tool)
     for turn in range(4):
-        server.world.run([os.path.join(server.world.client, "pgbench"), "-n", "-t", "200", "-c", "2", "-h", server.socket, "-U", "postgres", "postgres"])
+        server.world.run([os.path.join(server.world.client, "pgbench"), "-n", "-t", "200", "-c", "2", "-h", server.socket,
+                          "-U", "postgres", "postgres"])
         server.sql("create table t%d as select g, md5(g::text) as x from generate_series(1, 3000) g" % turn)
         server.sql("delete from t%d where g %% 3 = 0; vacuum t%d" % (turn, turn))
         if turn == 2:

@@ -292,7 +292,8 @@ def test_resumes_after_kill(archived, kind):
     assert one["type"] == ("full" if kind == "full" else "incr")
     assert one["resumed_extents"] > 20, one
     restored_equals(tool, server, "again")
-    assert not any(name == "started.json" for _, _, files in os.walk(os.path.join(tool.repo, tool.cluster, "backup")) for name in files)
+    backups = os.path.join(tool.repo, tool.cluster, "backup")
+    assert not any("started.json" in files for _, _, files in os.walk(backups))
     assert backup(tool)["prior"] == one["label"]
     restored_equals(tool, server, "later")
 

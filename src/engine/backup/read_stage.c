@@ -9,7 +9,7 @@
  * The size is the one at open. A relation that grows meanwhile is repaired by WAL; a file that is not
  * WAL-logged (configuration) and changes under the same inode while it is read is read again.
  */
-#include "engine/backup/read_stage_impl.h"
+#include "engine/backup/read_stage.h"
 
 #include <errno.h>
 #include <string.h>
@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "engine/backup/read_stage_impl.h"
 #include "io/direct.h"
 
 #define WHOLE_REREADS_MAX 20
