@@ -481,8 +481,9 @@ static const struct option_spec specs[OPT_COUNT] = {
             .min = 0,
             .max = 256,
             .default_text = "8",
-            .help_text = "Segments that archive-get fetches ahead during recovery, 2 GiB of them at "
-                         "most; 0 fetches none.",
+            .help_text =
+                "Segments that archive-get fetches ahead during recovery, 2 GiB of them at "
+                "most; 0 fetches none.",
         },
     [OPT_SPOOL_PATH] =
         {

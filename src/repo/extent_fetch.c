@@ -167,10 +167,9 @@ enum ph_rc extent_fetch_run(struct extent_fetch *f, const char *path, uint32_t n
     uint64_t frame_xxh3;
 
     memset(out, 0, len_bytes);
-    if (entry->pages != 0 &&
-        lay(f, entry->pack, entry->frame_offset,
-            extent_frame_bytes(entry, x.raw_len, FRAME_IMAGE_BLOCK_LOG2), &x, out, &frame_xxh3,
-            err) != PH_OK)
+    if (entry->pages != 0 && lay(f, entry->pack, entry->frame_offset,
+                                 extent_frame_bytes(entry, x.raw_len, FRAME_IMAGE_BLOCK_LOG2), &x,
+                                 out, &frame_xxh3, err) != PH_OK)
         return err->rc;
     sum = xxh3_64(out, len_bytes);
     x.kind = FRAME_DELTA;

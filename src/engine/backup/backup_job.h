@@ -50,10 +50,10 @@ struct backup_job {
     /* backup_base.c */
     struct tl_history lineage;
     struct prior_opts base;
-    struct prior *prior;   /* NULL: a full backup */
-    struct resume *resume; /* NULL: nothing to go on from */
-    bool force_full;       /* an incremental one was tried and cannot be */
-    char full_reason[512]; /* why it is full, a clause; "" where that was asked for */
+    struct prior *prior;          /* NULL: a full backup */
+    struct resume *resume;        /* NULL: nothing to go on from */
+    bool force_full;              /* an incremental one was tried and cannot be */
+    char full_reason[512];        /* why it is full, a clause; "" where that was asked for */
     struct change_check *changes; /* NULL in a full backup */
 
     /* backup.c */

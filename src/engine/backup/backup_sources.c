@@ -240,9 +240,8 @@ static enum ph_rc feed_entry(void *ctx, const struct scan_entry *e, struct ph_er
         s->pages = (e->flags & SCAN_F_PAGES) != 0;
         s->whole = (e->flags & SCAN_F_WHOLE) != 0;
         s->first_block = e->rel.segment * f->job->dir.control.relseg_blocks;
-        if (prior_file_judge(f->job->prior, f->job->resume, e,
-                             f->job->dir.control.relseg_blocks, f->set->extent_bytes, s,
-                             err) != PH_OK) {
+        if (prior_file_judge(f->job->prior, f->job->resume, e, f->job->dir.control.relseg_blocks,
+                             f->set->extent_bytes, s, err) != PH_OK) {
             source_free(f->set, s);
             return err->rc;
         }

@@ -31,9 +31,9 @@
 #define EXTENT_BYTES_MAX ((size_t)256 * 1024) /* of any page size */
 #define SMALL_FILE_BYTES                                                                           \
     ((size_t)64 * 1024) /* up to here a file is read whole into a shared slab */
-#define BUNDLE_BYTES_MAX ((size_t)128 * 1024)
-#define BATCH_PIECES_MAX 128
-#define BATCH_DELTAS_MAX 8u /* of one extent; bound of image-threshold */
+#define BUNDLE_BYTES_MAX        ((size_t)128 * 1024)
+#define BATCH_PIECES_MAX        128
+#define BATCH_DELTAS_MAX        8u /* of one extent; bound of image-threshold */
 #define IMAGE_THRESHOLD_DEFAULT 4u
 #define SLAB_ALIGN_BYTES        ((size_t)4096)
 
@@ -138,7 +138,7 @@ struct batch_extent {
     struct extent_entry entry;
     struct delta_entry deltas[BATCH_DELTAS_MAX];
     uint32_t delta_count;
-    bool kept; /* as in the prior, but perhaps for a last delta that is new */
+    bool kept;          /* as in the prior, but perhaps for a last delta that is new */
     bool resumed_image; /* the entry's pack is one of the unfinished backup */
     bool resumed_delta; /* the last delta's is */
     bool has_frame;
@@ -150,7 +150,7 @@ struct batch {
     uint8_t *slab; /* slab_bytes, SLAB_ALIGN_BYTES aligned */
     size_t slab_used_bytes;
     size_t folded_bytes; /* extents that the worker makes from the repository */
-    bool big; /* extents of one big file: */
+    bool big;            /* extents of one big file: */
     struct source *source;
     bool last;             /* its last extents */
     bool short_read;       /* worker: the file ended before */
@@ -166,10 +166,10 @@ struct batch {
     size_t frame_count;
     size_t extent_count;
     size_t page_sum_count;
-    struct encoded_frame *frames;   /* frames_max */
+    struct encoded_frame *frames; /* frames_max */
     struct batch_extent *extents; /* extents_max */
     size_t page_sums_max;
-    uint64_t *page_sums;            /* page_sums_max: XXH3 of each page in image and delta frames */
+    uint64_t *page_sums; /* page_sums_max: XXH3 of each page in image and delta frames */
 };
 
 /* All batches of a run and the queues between the stages. */

@@ -195,8 +195,7 @@ uint32_t change_rel_mask(struct change_rel *rel, ph_blkno first, uint32_t count)
         return mask;
     if (it->has_value && it->current_value < first)
         (void)roaring_move_uint32_iterator_equalorlarger(it, first);
-    for (; it->has_value && it->current_value < end;
-         (void)roaring_advance_uint32_iterator(it))
+    for (; it->has_value && it->current_value < end; (void)roaring_advance_uint32_iterator(it))
         mask |= UINT32_C(1) << (it->current_value - first);
     return mask;
 }

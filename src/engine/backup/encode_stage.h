@@ -26,8 +26,8 @@ struct encoder;
 struct encoder_opts {
     enum codec_method method;
     int level;
-    size_t page_bytes;        /* of the cluster */
-    struct page_check *pages; /* shared by the workers; borrowed */
+    size_t page_bytes;            /* of the cluster */
+    struct page_check *pages;     /* shared by the workers; borrowed */
     struct change_check *changes; /* likewise; NULL in a full backup */
     unsigned image_threshold;     /* deltas that an extent may have */
     struct store *store;          /* where the prior backup is; these three NULL in a full backup */

@@ -37,11 +37,11 @@ void pack_stage_init(struct pack_stage *st, struct batch_set *set, struct packer
         .resume = resume,
     };
     if (prior != NULL)
-        st->prior_places = xcalloc((size_t)manifest_reader_pack_count(prior) + 1,
-                                   sizeof *st->prior_places);
+        st->prior_places =
+            xcalloc((size_t)manifest_reader_pack_count(prior) + 1, sizeof *st->prior_places);
     if (resume != NULL)
-        st->resume_places = xcalloc((size_t)resume_pack_count(resume) + 1,
-                                    sizeof *st->resume_places);
+        st->resume_places =
+            xcalloc((size_t)resume_pack_count(resume) + 1, sizeof *st->resume_places);
     packer_hash_aside(packer, give_back, set);
 }
 
@@ -82,8 +82,9 @@ static enum ph_rc append_frame(struct pack_stage *st, const struct batch *b, uin
 }
 
 /* Name a pack of another backup in the manifest. */
-static enum ph_rc name_pack(struct pack_stage *st, const char *run, const struct manifest_pack *held,
-                            uint32_t *ret_place, struct ph_err *err)
+static enum ph_rc name_pack(struct pack_stage *st, const char *run,
+                            const struct manifest_pack *held, uint32_t *ret_place,
+                            struct ph_err *err)
 {
     if (manifest_writer_pack_begin(st->writer, run, held->sequence, ret_place, err) != PH_OK)
         return err->rc;
@@ -327,7 +328,7 @@ static enum ph_rc write_small_batch(struct pack_stage *st, struct batch *b, stru
 
 static enum ph_rc write_batch(struct pack_stage *st, struct batch *b, struct ph_err *err)
 {
-    const struct source *first = b->big              ? b->source
+    const struct source *first = b->big               ? b->source
                                  : b->piece_count > 0 ? b->pieces[0].source
                                                       : NULL;
 

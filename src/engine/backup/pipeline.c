@@ -126,8 +126,7 @@ static enum ph_rc start_stages(struct pipeline *p, const struct pipeline_opts *o
     if (reader_new(&reader, &p->reader, err) != PH_OK)
         return err->rc;
     read_stage_init(&p->read, p->set, p->reader, opts->meter);
-    pack_stage_init(&p->pack, p->set, opts->packer, opts->writer, opts->prior,
-                    opts->resume);
+    pack_stage_init(&p->pack, p->set, opts->packer, opts->writer, opts->prior, opts->resume);
     p->workers = xcalloc(opts->workers, sizeof *p->workers);
     for (; p->workers_started < opts->workers; p->workers_started++)
         if (start_thread(&p->workers[p->workers_started], worker_main, p, err) != PH_OK)

@@ -32,7 +32,7 @@ struct prior {
     enum prior_by by;
     struct backup_info info;
     const struct tl_history *history; /* the server's lineage, borrowed */
-    struct change_map changes; /* PRIOR_BY_WAL */
+    struct change_map changes;        /* PRIOR_BY_WAL */
     struct manifest_reader *reader;
     struct manifest_record record; /* the one looked at, borrowed from the reader */
     bool have_record;

@@ -24,8 +24,7 @@ static struct relpath path_of(const struct scan_entry *e)
 /* All extents of the file stand in this one record. */
 static bool is_complete(const struct manifest_record *r, size_t extent_bytes)
 {
-    return r->first_extent == 0 &&
-           (uint64_t)r->extent_count * extent_bytes >= r->attrs.size_bytes;
+    return r->first_extent == 0 && (uint64_t)r->extent_count * extent_bytes >= r->attrs.size_bytes;
 }
 
 static void take_record(const struct manifest_record *r, struct source_prior *ret)

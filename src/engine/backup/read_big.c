@@ -128,9 +128,9 @@ static void plan(struct cutter *c)
     };
     take_prior(c, x);
     if (s->prior.tracked)
-        x->named = change_rel_mask(
-            &s->prior.changes, s->first_block + (ph_blkno)(c->at / c->page_bytes),
-            (uint32_t)((x->len_bytes + c->page_bytes - 1) / c->page_bytes));
+        x->named =
+            change_rel_mask(&s->prior.changes, s->first_block + (ph_blkno)(c->at / c->page_bytes),
+                            (uint32_t)((x->len_bytes + c->page_bytes - 1) / c->page_bytes));
     x->how = choose(c, x);
     take_resumed(c, x);
     c->have_planned = true;
@@ -155,8 +155,7 @@ static bool add_range(const struct cutter *c, struct batch *b, uint64_t from, ui
         if (b->piece_count == BATCH_PIECES_MAX)
             return false;
         last = &b->pieces[b->piece_count++];
-        *last = (struct piece){
-            .batch = b, .source = c->source, .offset = begin, .slab_offset = at};
+        *last = (struct piece){.batch = b, .source = c->source, .offset = begin, .slab_offset = at};
     }
     last->want_bytes = want;
     last->room_bytes = (size_t)round_up_u64(want, SLAB_ALIGN_BYTES);
