@@ -84,8 +84,8 @@ MUST_CHECK static enum ph_rc open_store(const struct command_run *run, struct st
 
 enum ph_rc cmd_pin(struct command_run *run, struct ph_err *err)
 {
-    struct backup_pin pin;
-    struct store *store;
+    struct backup_pin pin = {0};
+    struct store *store = NULL;
     enum ph_rc rc;
 
     if (make_pin(run, &pin, err) != PH_OK || open_store(run, &store, err) != PH_OK)
@@ -110,7 +110,7 @@ enum ph_rc cmd_unpin(struct command_run *run, struct ph_err *err)
 {
     const char *label = run->args->positionals[0];
     const char *cluster = cfg_str(run->cfg, OPT_CLUSTER);
-    struct store *store;
+    struct store *store = NULL;
     enum ph_rc rc;
 
     if (open_store(run, &store, err) != PH_OK)

@@ -124,11 +124,11 @@ static bool expires_next(const struct inventory *v, size_t i, const struct info_
 static void add_retention(const struct inventory *v, size_t i, const struct info_plan *plan,
                           json_t *obj)
 {
-    const struct backup_pin *pin = v->pins[i];
+    const struct backup_pin *pin = &v->pins[i];
     bool known;
     bool expires = expires_next(v, i, plan, &known);
 
-    if (pin != NULL) {
+    if (pin->label[0] != '\0') {
         json_t *one = json_object();
 
         jsonx_set_str(one, "reason", pin->reason);
@@ -186,11 +186,11 @@ static void retention_text(const struct inventory *v, const struct info_plan *pl
     char since[TIME_TEXT_BYTES];
 
     for (size_t i = 0; i < v->catalogue.backup_count; i++) {
-        const struct backup_pin *pin = v->pins[i];
+        const struct backup_pin *pin = &v->pins[i];
         const char *label = v->catalogue.backups[i].label;
         bool known;
 
-        if (pin != NULL)
+        if (pin->label[0] != '\0')
             buf_printf(out, "  %s  pinned by %s since %s: %s\n", label,
                        pin->who[0] != '\0' ? pin->who : "?",
                        time_format_iso(pin->since_us, false, since, sizeof since), pin->reason);

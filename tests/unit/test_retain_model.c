@@ -21,7 +21,7 @@
 #include "engine/retain/retain_policy.h"
 #include "engine/retain/retain_wal.h"
 
-#define SEG        (UINT32_C(1) << 20)
+#define SEG        (UINT64_C(1) << 20)
 #define LINES_MAX  10
 #define SEGS_MAX   160
 #define COPIES_MAX 24
@@ -550,6 +550,17 @@ static void check_wal(struct world *w, const struct retain_verdict *v,
             EXPECT(w->lines[w->copy_line[i]].left[s] == w->lines[w->copy_line[i]].wal[s]);
 }
 
+/* Where a timeline's history is not there, it may come later: a kept backup may then lead to it. */
+static void check_unknown(const struct world *w, const struct retain_verdict *v)
+{
+    for (int l = 0; l < w->line_count; l++)
+        for (size_t i = 0; i < w->copy_count && !w->lines[l].known; i++)
+            for (uint64_t s = 0; s < SEGS_MAX; s++)
+                if (w->copies[i].system == w->lines[l].system &&
+                    w->copies[i].timeline < w->lines[l].tli && (v->why[i] & RETAIN_CONTINUOUS) != 0)
+                    EXPECT(w->lines[l].left[s] == w->lines[l].wal[s]);
+}
+
 static void check_reach(const struct world *w, const struct retain_verdict *v, size_t newest)
 {
     for (size_t i = 0; i < w->copy_count; i++)
@@ -604,7 +615,7 @@ static void check_one(struct world *w)
     };
 
     for (int l = 0; l < w->line_count; l++) {
-        seg_bytes[l] = SEG;
+        seg_bytes[l] = (uint32_t)SEG;
         timelines[l] = (struct retain_timeline){
             .system = w->lines[l].system,
             .tli = w->lines[l].tli,
@@ -627,6 +638,7 @@ static void check_one(struct world *w)
     retain_wal_compute(&in, &v, &needs);
     check_backups(w, &v, newest);
     check_wal(w, &v, &needs, newest);
+    check_unknown(w, &v);
     check_reach(w, &v, newest);
     check_stable(w, &in, &v);
     retain_wal_needs_release(&needs);

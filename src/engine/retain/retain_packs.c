@@ -156,15 +156,15 @@ static void note_named(const struct retain_packs *p, const struct manifest_reade
     }
 }
 
-enum ph_rc retain_packs_read(const struct retain_packs *p, struct store *store, const char *cluster,
-                             const char *label, const uint8_t *sha256, uint64_t manifest_bytes,
-                             struct retain_named *ret, struct ph_err *err)
+enum ph_rc retain_packs_read(const struct retain_packs *p, struct store *store,
+                             const struct retain_manifest *manifest, struct retain_named *ret,
+                             struct ph_err *err)
 {
     const struct manifest_reader_params params = {
-        .cluster = cluster,
-        .label = label,
-        .sha256 = sha256,
-        .manifest_bytes = manifest_bytes,
+        .cluster = manifest->cluster,
+        .label = manifest->label,
+        .sha256 = manifest->sha256,
+        .manifest_bytes = manifest->bytes,
         .quick = true,
     };
     struct retain_named n = {0};

@@ -56,15 +56,17 @@ void retain_named_release(struct retain_named *n);
 MUST_CHECK enum ph_rc retain_packs_list(struct store *store, const char *cluster,
                                         struct retain_packs *ret, struct ph_err *err);
 
-/*
- * Read a manifest's pack table.
- *
- * sha256, manifest_bytes  as in backup.json; NULL and 0: not known
- * Errors                  NOT_FOUND, CORRUPT, REFUSED: the manifest; AUTH, IO
- */
+/* Which manifest, and what backup.json says of it. */
+struct retain_manifest {
+    const char *cluster;
+    const char *label;
+    const uint8_t *sha256; /* NULL: not known */
+    uint64_t bytes;        /* 0: not known */
+};
+
+/* Read a manifest's pack table. Errors: NOT_FOUND, CORRUPT, LIMIT, REFUSED: the manifest; AUTH, IO. */
 MUST_CHECK enum ph_rc retain_packs_read(const struct retain_packs *p, struct store *store,
-                                        const char *cluster, const char *label,
-                                        const uint8_t *sha256, uint64_t manifest_bytes,
+                                        const struct retain_manifest *manifest,
                                         struct retain_named *ret, struct ph_err *err);
 
 /* The manifest stays. */

@@ -283,8 +283,13 @@ static enum ph_rc judge_manifest(struct retain_world *w, size_t i, struct ph_err
     const struct backup_info *b = &w->catalogue.backups[i];
     struct retain_details *d = &w->details[i];
     struct ph_err why;
-    enum ph_rc rc = retain_packs_read(&w->packs, w->store, w->cluster->name, b->label,
-                                      b->manifest_sha256, b->manifest_bytes, &d->named, &why);
+    const struct retain_manifest manifest = {
+        .cluster = w->cluster->name,
+        .label = b->label,
+        .sha256 = b->manifest_sha256,
+        .bytes = b->manifest_bytes,
+    };
+    enum ph_rc rc = retain_packs_read(&w->packs, w->store, &manifest, &d->named, &why);
 
     switch (rc) {
     case PH_OK:
@@ -335,9 +340,9 @@ static enum ph_rc judge_backup(struct retain_world *w, size_t i, bool manifests,
 static enum ph_rc read_damaged(struct retain_world *w, size_t i, struct ph_err *err)
 {
     struct ph_err why;
-    enum ph_rc rc =
-        retain_packs_read(&w->packs, w->store, w->cluster->name, w->catalogue.damaged[i].label,
-                          NULL, 0, &w->damaged_named[i], &why);
+    const struct retain_manifest manifest = {.cluster = w->cluster->name,
+                                             .label = w->catalogue.damaged[i].label};
+    enum ph_rc rc = retain_packs_read(&w->packs, w->store, &manifest, &w->damaged_named[i], &why);
 
     if (rc == PH_NOT_FOUND || rc == PH_CORRUPT || rc == PH_LIMIT || rc == PH_REFUSED) {
         w->packs_unknown = true;

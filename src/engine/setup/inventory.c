@@ -23,9 +23,7 @@ void inventory_release(struct inventory *v)
     free(v->systems);
     free(v->windows);
     free(v->restorable);
-    for (size_t i = 0; v->pins != NULL && i < v->catalogue.backup_count; i++)
-        free(v->pins[i]);
-    free((void *)v->pins);
+    free(v->pins);
     for (size_t i = 0; v->drills != NULL && i < v->catalogue.backup_count; i++)
         drill_info_release(&v->drills[i]);
     free(v->drills);
@@ -94,19 +92,15 @@ static void load_pins(struct store *store, struct inventory *v)
     v->pins = xcalloc(v->catalogue.backup_count, sizeof *v->pins);
     for (size_t i = 0; i < v->catalogue.backup_count; i++) {
         const char *label = v->catalogue.backups[i].label;
-        struct backup_pin pin = {0};
+        struct backup_pin *pin = &v->pins[i];
         struct ph_err err;
-        enum ph_rc rc = pin_load(store, v->cluster.name, label, &pin, &err);
+        enum ph_rc rc = pin_load(store, v->cluster.name, label, pin, &err);
 
-        if (rc == PH_NOT_FOUND)
+        if (rc == PH_OK || rc == PH_NOT_FOUND)
             continue;
-        if (rc != PH_OK) {
-            log_warn("info.pin", "%s", err.text);
-            (void)snprintf(pin.label, sizeof pin.label, "%s", label);
-            (void)snprintf(pin.reason, sizeof pin.reason, "the pin cannot be read");
-        }
-        v->pins[i] = xcalloc(1, sizeof pin);
-        *v->pins[i] = pin;
+        log_warn("info.pin", "%s", err.text);
+        (void)snprintf(pin->label, sizeof pin->label, "%s", label);
+        (void)snprintf(pin->reason, sizeof pin->reason, "the pin cannot be read");
     }
 }
 

@@ -53,7 +53,7 @@ struct inventory {
     size_t window_count;
     bool *restorable;          /* for each backup of the catalogue: the WAL it needs is there */
     struct drill_info *drills; /* likewise: its last restore drill; time_us 0: none */
-    struct backup_pin **pins;  /* likewise: its pin, NULL where it has none */
+    struct backup_pin *pins;   /* likewise: its pin; label "": none */
 };
 
 void inventory_release(struct inventory *v);
