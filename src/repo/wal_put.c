@@ -43,7 +43,6 @@ struct wal_put {
     size_t frame_total;
     struct encoder own;
     _Atomic(struct chunk *) *chunks; /* NULL: frames are made as they are written */
-    bool helping;                    /* the thread has not been joined */
     pthread_t helper;
     enum ph_rc early_rc; /* of what is done before wal_put_prepare by this or the other thread */
     struct ph_err early_err;
@@ -51,18 +50,20 @@ struct wal_put {
     struct sha256 sha;   /* of whoever hashes: the helper, else the caller */
     size_t hashed_bytes; /* likewise */
     uint8_t sha256[SHA256_BYTES];
-    atomic_bool hashed; /* sha256 is there, sha released */
 
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* of ready_bytes, next and aborted */
     pthread_cond_t more;
     size_t ready_bytes;
     size_t next; /* the frame to be made next */
-    bool aborted;
 
     struct store_upload *uploads[2]; /* prepared: the summary where there is one, the segment */
     size_t upload_count;
     uint64_t stored_bytes;
     bool has_blocks;
+
+    bool aborted;       /* under the lock */
+    bool helping;       /* the thread has not been joined */
+    atomic_bool hashed; /* sha256 is there, sha released */
 };
 
 static void encoder_init(struct encoder *e, const struct wal_put_opts *opts)
