@@ -16,7 +16,7 @@ import pytest
 import oracle
 from conftest import full_count
 from pghushcmd import DAMAGE, FAILED, REFUSED, USAGE, kill_and_wait, recovered_server, wait_until
-from scenario import flip_bit, restore_and_accept
+from scenario import flip_bit, mount_tmpfs, restore_and_accept, unmount
 
 pytestmark = pytest.mark.quick
 
@@ -448,6 +448,29 @@ def test_faults_leave_nothing_half(archived, folder):
             assert len(tool.labels()) == 1
             shutil.rmtree(tool.repo)
             copy_tree(copy, tool.repo)
+
+
+def test_f05_full_disk_does_not_prevent_freeing_space(archived, world, folder):
+    """Not a byte left, so that not even the lease can be written: expire makes room and does its work."""
+    server, tool = archived()
+    place = mount_tmpfs(world, folder, 400)
+    if place is None:
+        pytest.skip("mounting is not allowed")
+    try:
+        for _ in range(2):
+            grow(server, rows=100)
+            tool.backup("--type", "full")
+        subprocess.run("cp -a '%s'/. '%s'" % (tool.repo, place), shell=True, check=True)
+        tool.repo = place
+        tool.configure()
+        subprocess.run("dd if=/dev/zero of='%s/main/fill' bs=4k" % place, shell=True, check=False, capture_output=True)
+        assert os.statvfs(place).f_bfree == 0
+        expire(tool, "--keep-full", "1")
+        assert len(tool.labels()) == 1 and os.statvfs(place).f_bfree > 0
+        os.unlink(place + "/main/fill")
+        assert tool.run("verify").rc == 0
+    finally:
+        unmount(place)
 
 
 def test_debris_of_a_killed_backup_goes(archived):

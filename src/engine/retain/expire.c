@@ -6,9 +6,11 @@
 
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/timeutil.h"
 #include "engine/retain/retain_sweep.h"
+#include "engine/retain/retain_walk.h"
 #include "repo/lease.h"
 #include "repo/repo_keys.h"
 
@@ -97,6 +99,63 @@ static enum ph_rc run(const struct expire_opts *o, struct lease *lease, struct e
     return sweep(o, lease, r, err);
 }
 
+#define ROOM_OBJECTS 16u
+
+/* Summaries of the oldest segments: what needs one makes it anew from its segment. */
+struct room {
+    char *keys[ROOM_OBJECTS];
+    size_t count;
+};
+
+static enum ph_rc note_summary(void *ctx, const struct retain_wal_file *file, struct ph_err *err)
+{
+    struct room *r = ctx;
+
+    (void)err;
+    if (file->kind == RETAIN_FILE_BLOCKS && file->size_bytes > 0 && r->count < ROOM_OBJECTS)
+        r->keys[r->count++] = xstrdup(file->key);
+    return PH_OK;
+}
+
+static enum ph_rc folder_done(void *ctx, const char *prefix, struct ph_err *err)
+{
+    (void)ctx;
+    (void)prefix;
+    (void)err;
+    return PH_OK;
+}
+
+/* The disk is so full that not even the lease can be written, which removing needs: begin without it. */
+static enum ph_rc make_room(const struct expire_opts *o, const struct cluster_info *cluster,
+                            struct ph_err *err)
+{
+    struct room room = {.count = 0};
+    const struct retain_walker walker = {
+        .visit = note_summary, .folder_end = folder_done, .ctx = &room};
+    size_t removed = 0;
+    enum ph_rc rc = retain_walk(o->store, cluster, &walker, err);
+
+    if (rc == PH_OK)
+        rc = store_delete_all(o->store, (const char *const *)room.keys, room.count, &removed, err);
+    for (size_t i = 0; i < room.count; i++)
+        free(room.keys[i]);
+    log_info("expire.room", "the disk is full: removed %zu block summaries, which can be made anew",
+             removed);
+    return rc;
+}
+
+static enum ph_rc take_lease(const struct expire_opts *o, const struct cluster_info *cluster,
+                             struct lease *ret_lease, struct ph_err *err)
+{
+    enum ph_rc rc = lease_take(o->store, o->cluster, "expire", "", ret_lease, err);
+
+    if (rc != PH_NO_SPACE)
+        return rc;
+    if (make_room(o, cluster, err) != PH_OK)
+        return err->rc;
+    return lease_take(o->store, o->cluster, "expire", "", ret_lease, err);
+}
+
 enum ph_rc expire_run(const struct expire_opts *opts, struct expire_result *ret_result,
                       struct ph_err *err)
 {
@@ -113,9 +172,9 @@ enum ph_rc expire_run(const struct expire_opts *opts, struct expire_result *ret_
     /* Before a lease is written into the folder of a mistyped name. */
     cluster = xcalloc(1, sizeof *cluster);
     rc = catalogue_cluster_load(opts->store, opts->cluster, cluster, err);
-    free(cluster);
     if (rc == PH_OK && !opts->dry_run)
-        rc = lease_take(opts->store, opts->cluster, "expire", "", &lease, err);
+        rc = take_lease(opts, cluster, &lease, err);
+    free(cluster);
     if (rc != PH_OK)
         return rc;
     rc = run(opts, opts->dry_run ? NULL : &lease, &r, err);
