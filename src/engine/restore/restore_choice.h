@@ -66,7 +66,7 @@ typedef bool (*record_visit)(void *ctx, const struct wal_version *version,
 
 /*
  * Visit the records that lie wholly in one archived segment; the whole segment is held in memory.
- * Errors  NOT_FOUND: not archived; CORRUPT, IO, AUTH
+ * Errors  NOT_FOUND: not archived; LIMIT: larger than 64 MiB; CORRUPT, IO, AUTH
  */
 MUST_CHECK enum ph_rc restore_segment_scan(const struct wal_archive *a, ph_tli tli, uint64_t segno,
                                            record_visit visit, void *ctx, struct ph_err *err);

@@ -255,7 +255,7 @@ static enum ph_rc forks_note(struct choice *c, const struct backup_info *b, stru
             continue;
         if (fork_note(c, parent, child, err) == PH_OK)
             continue;
-        if (err->rc != PH_CORRUPT && err->rc != PH_REFUSED)
+        if (err->rc != PH_CORRUPT && err->rc != PH_REFUSED && err->rc != PH_LIMIT)
             return err->rc;
         restore_note(c->job, "What timeline %u did behind its fork is not known: %s.", parent->tli,
                      err->text);

@@ -5,12 +5,14 @@
  */
 #include <string.h>
 
+#include "base/mem.h"
 #include "engine/restore/restore_choice.h"
 #include "format/block_summary_chain.h"
 #include "format/wal_name.h"
 #include "format/wal_reader.h"
 
-#define INCOMPLETE ((uint32_t)BLOCK_SUMMARY_OVERFLOW | (uint32_t)BLOCK_SUMMARY_UNRESOLVED)
+#define INCOMPLETE     ((uint32_t)BLOCK_SUMMARY_OVERFLOW | (uint32_t)BLOCK_SUMMARY_UNRESOLVED)
+#define SCAN_BYTES_MAX ((uint32_t)(64 * MIB)) /* of one segment; the smallest memory option */
 
 /* The new timeline's first segment is not there yet: an ancestor's serves up to the fork. */
 static enum ph_rc summary_on_path(struct choice *c, uint64_t segno, struct block_summary *ret,
@@ -129,6 +131,9 @@ enum ph_rc restore_segment_scan(const struct wal_archive *a, ph_tli tli, uint64_
     char name[WAL_NAME_TEXT_BYTES];
     struct buf content;
 
+    if (a->id.wal_segment_size > SCAN_BYTES_MAX)
+        return err_set(err, PH_LIMIT, "WAL segments of %u bytes are not read record by record",
+                       a->id.wal_segment_size);
     wal_segment_name(tli, segno, a->id.wal_segment_size, name, sizeof name);
     buf_init(&content, a->id.wal_segment_size);
     enum ph_rc rc = wal_archive_get(a, name, take_bytes, &content, NULL, err);
