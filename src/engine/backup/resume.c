@@ -235,7 +235,8 @@ static enum ph_rc load_indexes(struct resume *r, struct ph_err *err)
     }
     close_pack(r);
     r->pack_count = kept;
-    qsort(r->rows, r->row_count, sizeof *r->rows, compare_rows);
+    if (r->row_count > 0)
+        qsort(r->rows, r->row_count, sizeof *r->rows, compare_rows);
     return PH_OK;
 }
 
