@@ -102,45 +102,47 @@ static enum ph_rc hold(struct extent_fetch *f, uint32_t place, struct store_obje
     return PH_OK;
 }
 
-/* What the frame must be. */
+/* Where a frame is and what it must be. */
 struct expect {
     enum frame_kind kind;
     uint64_t owner;
     uint32_t number;
     uint32_t pages;
     uint32_t raw_len;
+    uint32_t pack;
+    uint32_t offset;
+    uint32_t len;
 };
 
-static enum ph_rc frame_get(struct extent_fetch *f, struct store_object *o, uint32_t offset,
-                            uint32_t len, const struct expect *x, uint64_t *ret_xxh3,
-                            struct ph_err *err)
+static enum ph_rc frame_get(struct extent_fetch *f, struct store_object *o, const struct expect *x,
+                            uint64_t *ret_xxh3, struct ph_err *err)
 {
     struct frame_head head;
 
-    if (len > f->frame_cap || x->raw_len == 0 || x->raw_len > f->extent_bytes)
+    if (x->len > f->frame_cap || x->raw_len == 0 || x->raw_len > f->extent_bytes)
         return err_set(err, PH_CORRUPT, "the manifest has an impossible frame");
-    if (store_object_read(o, offset, f->frame, len, err) != PH_OK ||
-        frame_head_decode(f->frame, len, &head, err) != PH_OK)
+    if (store_object_read(o, x->offset, f->frame, x->len, err) != PH_OK ||
+        frame_head_decode(f->frame, x->len, &head, err) != PH_OK)
         return err->rc;
-    if (frame_bytes(&head) != len || head.kind != x->kind || head.owner != x->owner ||
+    if (frame_bytes(&head) != x->len || head.kind != x->kind || head.owner != x->owner ||
         head.extent != x->number || head.pages != x->pages || head.raw_len != x->raw_len)
         return err_set(err, PH_CORRUPT, "the frame at %u is not the one that the manifest names",
-                       offset);
+                       x->offset);
     *ret_xxh3 = head.raw_xxh3;
     return frame_decode(f->frame, &head, f->codec, f->raw, err);
 }
 
 /* One frame over the extent. */
-static enum ph_rc lay(struct extent_fetch *f, uint32_t pack, uint32_t offset, uint32_t len,
-                      const struct expect *x, uint8_t *out, uint64_t *ret_xxh3, struct ph_err *err)
+static enum ph_rc lay(struct extent_fetch *f, const struct expect *x, uint8_t *out,
+                      uint64_t *ret_xxh3, struct ph_err *err)
 {
     struct store_object *o = NULL;
     size_t at = 0;
 
-    if (hold(f, pack, &o, err) != PH_OK)
+    if (hold(f, x->pack, &o, err) != PH_OK)
         return err->rc;
-    if (frame_get(f, o, offset, len, x, ret_xxh3, err) != PH_OK)
-        return err_ctx(err, "pack %s", key_of(f, pack).text);
+    if (frame_get(f, o, x, ret_xxh3, err) != PH_OK)
+        return err_ctx(err, "pack %s", key_of(f, x->pack).text);
     for (uint32_t i = 0; at < x->raw_len; i++) {
         size_t page_len = MIN_OF(f->page_bytes, x->raw_len - at);
 
@@ -152,37 +154,48 @@ static enum ph_rc lay(struct extent_fetch *f, uint32_t pack, uint32_t offset, ui
     return PH_OK;
 }
 
-enum ph_rc extent_fetch_run(struct extent_fetch *f, const char *path, uint32_t number,
-                            const struct extent_entry *entry, const struct delta_entry *deltas,
-                            size_t len_bytes, uint8_t *out, struct ph_err *err)
+static uint32_t raw_bytes(const struct extent_fetch *f, const struct extent_ref *ref,
+                          uint32_t pages)
 {
+    return extent_pages_bytes(pages, (uint32_t)ref->len_bytes, (uint32_t)f->page_bytes);
+}
+
+enum ph_rc extent_fetch_run(struct extent_fetch *f, const struct extent_ref *ref, uint8_t *out,
+                            struct ph_err *err)
+{
+    const struct extent_entry *entry = ref->entry;
     struct expect x = {
         .kind = FRAME_IMAGE,
-        .owner = xxh3_64(path, strlen(path)),
-        .number = number,
+        .owner = xxh3_64(ref->path, strlen(ref->path)),
+        .number = ref->number,
         .pages = entry->pages,
-        .raw_len = extent_pages_bytes(entry->pages, (uint32_t)len_bytes, (uint32_t)f->page_bytes),
+        .raw_len = raw_bytes(f, ref, entry->pages),
+        .pack = entry->pack,
+        .offset = entry->frame_offset,
     };
+    uint64_t frame_xxh3 = 0;
     uint64_t sum;
-    uint64_t frame_xxh3;
 
-    memset(out, 0, len_bytes);
-    if (entry->pages != 0 && lay(f, entry->pack, entry->frame_offset,
-                                 extent_frame_bytes(entry, x.raw_len, FRAME_IMAGE_BLOCK_LOG2), &x,
-                                 out, &frame_xxh3, err) != PH_OK)
+    memset(out, 0, ref->len_bytes);
+    x.len = extent_frame_bytes(entry, x.raw_len, FRAME_IMAGE_BLOCK_LOG2);
+    if (entry->pages != 0 && lay(f, &x, out, &frame_xxh3, err) != PH_OK)
         return err->rc;
-    sum = xxh3_64(out, len_bytes);
+    sum = xxh3_64(out, ref->len_bytes);
     x.kind = FRAME_DELTA;
     for (uint32_t i = 0; i < entry->deltas; i++) {
-        x.pages = deltas[i].pages;
-        x.raw_len = extent_pages_bytes(x.pages, (uint32_t)len_bytes, (uint32_t)f->page_bytes);
-        if (lay(f, deltas[i].pack, deltas[i].frame_offset, deltas[i].frame_len, &x, out,
-                &frame_xxh3, err) != PH_OK)
+        const struct delta_entry *d = &ref->deltas[i];
+
+        x.pages = d->pages;
+        x.raw_len = raw_bytes(f, ref, d->pages);
+        x.pack = d->pack;
+        x.offset = d->frame_offset;
+        x.len = d->frame_len;
+        if (lay(f, &x, out, &frame_xxh3, err) != PH_OK)
             return err->rc;
-        sum = extent_sum_delta(sum, x.pages, frame_xxh3);
+        sum = extent_sum_delta(sum, d->pages, frame_xxh3);
     }
     if (sum != entry->xxh3)
-        return err_set(err, PH_CORRUPT, "extent %u of \"%s\" is not what the manifest says", number,
-                       path);
+        return err_set(err, PH_CORRUPT, "extent %u of \"%s\" is not what the manifest says",
+                       ref->number, ref->path);
     return PH_OK;
 }

@@ -23,18 +23,20 @@ struct extent_fetch *extent_fetch_new(struct store *store, const char *cluster,
                                       const struct manifest_reader *manifest, size_t page_bytes);
 void extent_fetch_free(struct extent_fetch *f); /* NULL is fine */
 
+/* An extent as a manifest has it; all borrowed. */
+struct extent_ref {
+    const char *path; /* of its file in the manifest */
+    uint32_t number;  /* in the file */
+    const struct extent_entry *entry;
+    const struct delta_entry *deltas; /* entry->deltas of them, oldest first */
+    size_t len_bytes;                 /* logical */
+};
+
 /*
- * Fill out with the logical bytes of an extent.
- *
- * path        of its file in the manifest
- * number      of the extent in the file
- * entry       with entry->deltas of deltas, oldest first
- * len_bytes   of the extent; out has room for them
- * Errors      CORRUPT, NOT_FOUND naming the pack (a sum that is not right, a frame of another extent); IO
+ * Fill out, which has room for ref->len_bytes, with the logical bytes of an extent.
+ * Errors  CORRUPT, NOT_FOUND naming the pack (a sum that is not right, a frame of another extent); IO
  */
-MUST_CHECK enum ph_rc extent_fetch_run(struct extent_fetch *f, const char *path, uint32_t number,
-                                       const struct extent_entry *entry,
-                                       const struct delta_entry *deltas, size_t len_bytes,
+MUST_CHECK enum ph_rc extent_fetch_run(struct extent_fetch *f, const struct extent_ref *ref,
                                        uint8_t *out, struct ph_err *err);
 
 #endif

@@ -176,6 +176,7 @@ static void settle_length(struct extents_run *r)
     const struct source_prior *prior = &b->source->prior;
     const struct piece *p = &b->pieces[0];
     uint64_t first = b->extents[0].number;
+    size_t planned = b->extent_count;
 
     if (source_prior_is_partial(prior)) {
         for (size_t i = 0; i < b->piece_count; i++)
@@ -193,7 +194,8 @@ static void settle_length(struct extents_run *r)
         struct batch_extent *x = &b->extents[i];
         size_t len = MIN_OF(r->e->extent_bytes, p->got_bytes - i * r->e->extent_bytes);
 
-        if (len != x->len_bytes || x->number != first + i)
+        /* Behind the plan lies what another file has left there. */
+        if (i >= planned || len != x->len_bytes)
             *x = (struct batch_extent){.number = (uint32_t)(first + i), .len_bytes = len};
     }
 }
@@ -317,9 +319,15 @@ static size_t gather_changed(struct extents_run *r, const struct batch_extent *x
 static enum ph_rc encode_folded(struct extents_run *r, struct batch_extent *x, struct ph_err *err)
 {
     struct encoder *e = r->e;
+    const struct extent_ref ref = {
+        .path = r->b->source->path,
+        .number = x->number,
+        .entry = &x->entry,
+        .deltas = x->deltas,
+        .len_bytes = x->len_bytes,
+    };
     uint32_t live = 0;
-    enum ph_rc rc = extent_fetch_run(e->fetch, r->b->source->path, x->number, &x->entry, x->deltas,
-                                     x->len_bytes, e->folded, err);
+    enum ph_rc rc = extent_fetch_run(e->fetch, &ref, e->folded, err);
 
     if (rc == PH_CORRUPT || rc == PH_NOT_FOUND)
         return err_set(err, PH_REFUSED, "what the prior backup has stored cannot be read: %s",
@@ -370,16 +378,19 @@ static uint32_t newer_pages(const struct extents_run *r, const struct batch_exte
 static enum ph_rc encode_by_lsn(struct extents_run *r, struct batch_extent *x, uint8_t *bytes,
                                 uint32_t live, uint64_t sum, struct ph_err *err)
 {
-    uint32_t newer = newer_pages(r, x, bytes, live);
-    unsigned pages = (unsigned)((x->len_bytes + r->e->page_bytes - 1) / r->e->page_bytes);
+    unsigned pages = (unsigned)(x->len_bytes / r->e->page_bytes);
+    uint32_t newer;
     uint8_t *raw;
     size_t len;
 
+    /* A cut page has no LSN to go by: what is not the same is stored. */
+    if (x->len_bytes % r->e->page_bytes != 0)
+        return encode_image(r, x, bytes, live, sum, err);
+    newer = newer_pages(r, x, bytes, live);
     x->kept = newer == 0;
     if (x->kept)
         return PH_OK;
-    if (2 * (unsigned)__builtin_popcount(newer) >= pages ||
-        x->delta_count >= r->e->image_threshold || x->len_bytes % r->e->page_bytes != 0)
+    if (2 * (unsigned)__builtin_popcount(newer) >= pages || x->delta_count >= r->e->image_threshold)
         return encode_image(r, x, bytes, live, sum, err);
     raw = gather(r->e, bytes, x->len_bytes, newer, &len);
     return encode_delta(r, x, raw, len, newer, err);

@@ -221,7 +221,7 @@ static enum ph_rc load_indexes(struct resume *r, struct ph_err *err)
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < r->pack_count; i++) {
-        struct pack_trailer t;
+        struct pack_trailer t = {0};
         enum ph_rc rc;
 
         r->packs[kept] = r->packs[i];
