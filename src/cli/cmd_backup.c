@@ -75,21 +75,33 @@ MUST_CHECK static enum ph_rc run_with_patience(const struct command_run *run,
     }
 }
 
+/* Bytes that came from the data directory, from the drive or from memory. */
+static uint64_t bytes_read(const struct backup_info *b)
+{
+    return b->io.read_direct_bytes + b->io.read_cached_bytes + b->io.read_dontcache_bytes +
+           b->io.read_buffered_bytes;
+}
+
 static void report_text(struct command_run *run, const struct backup_info *b)
 {
     char size[32];
+    char read[32];
     char stored[32];
     char took[32];
     char speed[40];
 
-    buf_printf(&run->text, "backup %s: %s in %" PRIu64 " file%s, %s stored, %s, %s\n", b->label,
-               num_format_size(b->bytes, size, sizeof size), b->files, num_plural(b->files),
+    buf_printf(&run->text, "backup %s: %s in %" PRIu64 " files, %s read, %s stored, %s, %s\n",
+               b->label, num_format_size(b->bytes, size, sizeof size), b->files,
+               num_format_size(bytes_read(b), read, sizeof read),
                num_format_size(b->stored_bytes, stored, sizeof stored),
                num_format_duration(b->duration_us, took, sizeof took),
                backup_view_speed(b, speed, sizeof speed));
+    if (b->prior != NULL)
+        buf_printf(&run->text, "incremental, against %s\n", b->prior);
+    if (b->full_reason != NULL)
+        buf_printf(&run->text, "full, because %s\n", b->full_reason);
     if (b->corrupt) {
-        buf_printf(&run->text, "%" PRIu64 " corrupt page%s:\n", b->corrupt_page_count,
-                   num_plural(b->corrupt_page_count));
+        buf_printf(&run->text, "%" PRIu64 " corrupt pages:\n", b->corrupt_page_count);
         backup_view_corrupt(b, 2, 20, &run->text);
     }
 }
