@@ -8,6 +8,7 @@
 #include "engine/backup/backup_settings.h"
 #include "engine/backup/backup_sources.h"
 #include "engine/backup/pipeline.h"
+#include "engine/backup/prior_file.h"
 
 #include "pg_tree.h"
 
@@ -181,6 +182,48 @@ static void whole_files_are_read_again(void **state)
     manifest_reader_close(r);
 }
 
+/*
+ * A file that grew by an extent when it was read again: the batch's place for that extent still holds the
+ * plan of another file, which kept its own.
+ */
+static void what_a_batch_held_before_is_forgotten(void **state)
+{
+    const size_t extent = EXTENT_BYTES_MAX;
+    struct page_check *pages = page_check_new(false, PAGE, 0);
+    const struct encoder_opts opts = {
+        .method = CODEC_LZ4, .level = 1, .page_bytes = PAGE, .pages = pages};
+    char path[] = "b.conf";
+    struct source s = {.path = path, .whole = true};
+    struct encoder *e = encoder_new(&opts);
+    struct batch_set *set;
+    struct batch *b;
+    struct ph_err err;
+
+    (void)state;
+    assert_int_equal(batch_set_new(SLAB, PAGE, 8 * MIB, &set, &err), PH_OK);
+    b = queue_pop(set->free_queue);
+    batch_reset(b);
+    memset(b->slab, 'n', 2 * extent);
+    b->big = true;
+    b->source = &s;
+    b->pieces[0] = (struct piece){
+        .batch = b, .source = &s, .want_bytes = 2 * extent, .got_bytes = 2 * extent};
+    b->piece_count = 1;
+    b->extents[0] = (struct batch_extent){.how = EXTENT_READ, .len_bytes = 200000};
+    b->extents[1] = (struct batch_extent){.how = EXTENT_KEEP, .number = 1, .len_bytes = extent};
+    b->extent_count = 1;
+    assert_int_equal(encoder_run(e, b, set->out_bytes, &err), PH_OK);
+    assert_int_equal(b->extent_count, 2);
+    for (size_t i = 0; i < 2; i++) {
+        assert_false(b->extents[i].kept);
+        assert_true(b->extents[i].has_frame);
+        assert_int_equal(b->extents[i].entry.xxh3, xxh3_64(b->slab, extent));
+    }
+    encoder_free(e);
+    batch_set_free(set);
+    page_check_free(pages);
+}
+
 static void content_from_memory(void **state)
 {
     const struct manifest_reader_params params = {.cluster = "main", .label = LABEL};
@@ -201,6 +244,60 @@ static void content_from_memory(void **state)
         expected[i] = 0;
     }
     manifest_reader_close(r);
+}
+
+/* ---- the prior backup ---- */
+
+/* A backup of one relation file that was begun as a big one and shrank to 64 KiB while it was read. */
+static struct manifest_reader *shrunk_file(struct fixture *f)
+{
+    const struct manifest_writer_params manifest = {
+        .cluster = "main", .label = LABEL, .page_size = PAGE, .system_identifier = 1};
+    const struct manifest_reader_params params = {.cluster = "main", .label = LABEL};
+    const struct manifest_attrs attrs = {
+        .path = "base/5/16385", .path_len = 12, .type = MANIFEST_FILE, .flags = MANIFEST_PAGES};
+    const struct extent_entry entry = {0};
+    struct manifest_summary summary;
+    struct manifest_writer *w;
+    struct manifest_reader *r;
+    struct ph_err err;
+
+    assert_int_equal(manifest_writer_open(f->store, &manifest, &w, &err), PH_OK);
+    assert_int_equal(manifest_writer_begin_file(w, &attrs, &err), PH_OK);
+    assert_int_equal(manifest_writer_add_extents(w, &entry, 1, NULL, 0, &err), PH_OK);
+    assert_int_equal(manifest_writer_end_file(w, SMALL_FILE_BYTES, 1, &err), PH_OK);
+    assert_int_equal(manifest_writer_finish(w, &summary, &err), PH_OK);
+    assert_int_equal(manifest_reader_open(f->store, &params, &r, &err), PH_OK);
+    return r;
+}
+
+/* It is a small file now: nothing of it changed, but it must be read, as there is no bundle to name. */
+static void small_file_of_extents_is_read(void **state)
+{
+    const struct scan_entry e = {
+        .path = "base/5/16385",
+        .flags = SCAN_F_RELATION | SCAN_F_PAGES,
+        .rel = {.kind = RELNAME_RELATION, .rel_number = 16385},
+        .tablespace_oid = RELNAME_TABLESPACE_DEFAULT,
+        .database_oid = 5,
+        .size_bytes = SMALL_FILE_BYTES,
+    };
+    struct prior p = {.by = PRIOR_BY_WAL, .info = {.page_size = PAGE}};
+    struct source *s = xcalloc(1, sizeof *s);
+    struct ph_err err;
+
+    p.reader = shrunk_file(*state);
+    block_summary_chain_init(&p.changes.chain);
+    s->fs_path = xstrdup("base/5/16385");
+    assert_int_equal(prior_file_judge(&p, NULL, &e, 131072, EXTENT_BYTES_MAX, s, &err), PH_OK);
+    assert_true(s->prior.known);
+    assert_false(s->prior.kept);
+    assert_non_null(s->fs_path);
+    change_rel_release(&s->prior.changes);
+    free(s->fs_path);
+    free(s);
+    change_map_release(&p.changes);
+    manifest_reader_close(p.reader);
 }
 
 /* ---- pages ---- */
@@ -577,7 +674,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(no_debris_is_removed_without_the_lease, set_up, tear_down),
         cmocka_unit_test_setup_teardown(whole_files_are_read_again, set_up, tear_down),
+        cmocka_unit_test(what_a_batch_held_before_is_forgotten),
         cmocka_unit_test_setup_teardown(content_from_memory, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(small_file_of_extents_is_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(unreadable_second_look_is_no_excuse, set_up, tear_down),
         cmocka_unit_test_setup_teardown(dropped_file_is_an_excuse, set_up, tear_down),
         cmocka_unit_test_setup_teardown(blocks_of_a_later_segment, set_up, tear_down),

@@ -40,17 +40,21 @@ static void take_record(const struct manifest_record *r, struct source_prior *re
     };
 }
 
-/* Nothing of the file's listed blocks is named, and the size is the same: it is kept unread. */
+/*
+ * Nothing of the file's listed blocks is named, and the size is the same: it is kept unread. A small file
+ * that the prior backup saw shrink stands there as extents, which a batch of small files cannot name.
+ */
 static bool is_unchanged(const struct prior *p, const struct scan_entry *e, uint32_t relseg_blocks,
                          struct source *s)
 {
+    bool small = e->size_bytes <= SMALL_FILE_BYTES;
     uint64_t first = (uint64_t)e->rel.segment * relseg_blocks;
     uint64_t blocks = (s->prior.size_bytes + p->info.page_size - 1) / p->info.page_size;
     struct relpath path = path_of(e);
     struct change_rel rel;
     bool none;
 
-    if (s->prior.size_bytes != e->size_bytes)
+    if (s->prior.size_bytes != e->size_bytes || (small && s->prior.record != NULL))
         return false;
     /* A second look-up: the source's own iterator must start at the file's first block. */
     change_map_find(&p->changes, &path, &rel);
