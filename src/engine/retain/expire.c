@@ -12,7 +12,6 @@
 #include "engine/retain/retain_sweep.h"
 #include "engine/retain/retain_walk.h"
 #include "repo/lease.h"
-#include "repo/repo_keys.h"
 
 static void release_list(char **list, size_t count)
 {
@@ -68,8 +67,8 @@ static enum ph_rc sweep(const struct expire_opts *o, struct lease *lease, struct
     };
     enum ph_rc rc = PH_OK;
 
-    if (!s.dry && (store_sweep(o->store, repo_key_packs(o->cluster).text, err) != PH_OK ||
-                   store_sweep(o->store, repo_key_backups(o->cluster).text, err) != PH_OK))
+    /* Names of dead writers, the lease's and archive-push's too; live ones stay. */
+    if (!s.dry && store_sweep(o->store, o->cluster, err) != PH_OK)
         rc = err->rc;
     if (rc == PH_OK)
         rc = retain_sweep_backups(&s, err);
