@@ -12,7 +12,6 @@ import lz4.block
 
 from host import PG_BIN, quiet_caches
 from measure import median, start_as
-from residency import files_below
 from rows_backup import backup_once, empty_repository
 from tools import stored_bytes
 
@@ -85,18 +84,6 @@ def read_bytes(made):
     return sum(made["io"][f"read_{how}_bytes"] for how in ("direct", "cached", "dontcache", "buffered"))
 
 
-def whole_bytes(server):
-    """Bytes of what WAL does not tell about and is read each time: maps of free space and visibility, and other files."""
-    total = 0
-    for path, size in files_below(server.data_dir):
-        folder, name = os.path.split(path)
-        if "/pg_wal" in folder or "/pg_stat" in folder:
-            continue
-        if not re.fullmatch(r"\d+(\.\d+)?", name):
-            total += size
-    return total
-
-
 def compare_cost(bench, ours, made, full):
     """Bytes read and stored against the pages that changed; time and CPU against our own full backup."""
     report = bench.report
@@ -104,10 +91,8 @@ def compare_cost(bench, ours, made, full):
     blocks = named_blocks(bench.server, before["start_lsn"], made["start_lsn"])
     pages = sum(len(numbers) for numbers in blocks.values())
     report.fact("incremental", "1 % at random: pages that changed, by pg_waldump", "bytes", pages * PAGE)
-    whole = whole_bytes(bench.server)
-    report.fact("incremental", "1 % at random: forks and files that are always read whole", "bytes", whole)
-    report.ratio("incremental", "1 % at random: bytes read from the data directory but for these", "bytes",
-                 max(0, read_bytes(made) - whole), "the changed pages", pages * PAGE, at_most=1.3)
+    report.ratio("incremental", "1 % at random: all bytes read from the data directory", "bytes", read_bytes(made),
+                 "the changed pages", pages * PAGE, at_most=1.3)
     report.ratio("incremental", "1 % at random: bytes stored", "bytes", made["stored_bytes"],
                  "the changed pages, LZ4", compressed_bytes(bench.server, blocks), at_most=1.2)
     report.ratio("incremental", "1 % at random: wall", "s", ours.wall_s, "our own full", full.wall_s, at_most=0.1)

@@ -169,6 +169,21 @@ void change_map_find(const struct change_map *m, const struct relpath *path,
         ret_rel->blocks = roaring_create_iterator(ret_rel->rel->blocks);
 }
 
+bool change_map_untouched(const struct change_map *m, const struct relpath *path)
+{
+    static const uint8_t forks[] = {WAL_FORK_MAIN, WAL_FORK_FSM, WAL_FORK_VM, WAL_FORK_INIT};
+    const struct block_summary *sum = &m->chain.sum;
+    struct wal_rel rel = {path->tablespace_oid, path->database_oid, path->rel.rel_number};
+    struct wal_rel database = {path->tablespace_oid, path->database_oid, 0};
+
+    if (block_summary_find(sum, database, WAL_FORK_MAIN) != NULL)
+        return false;
+    for (size_t i = 0; i < sizeof forks; i++)
+        if (block_summary_find(sum, rel, forks[i]) != NULL)
+            return false;
+    return true;
+}
+
 void change_rel_release(struct change_rel *rel)
 {
     if (rel->blocks != NULL)

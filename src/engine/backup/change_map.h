@@ -63,6 +63,9 @@ void change_map_find(const struct change_map *m, const struct relpath *path,
                      struct change_rel *ret_rel);
 void change_rel_release(struct change_rel *rel);
 
+/* Nothing at all is said of the relation: no fork, no block, no creation, and nothing of its database. */
+bool change_map_untouched(const struct change_map *m, const struct relpath *path);
+
 /* No block of first..first+count-1 may have changed. Ascending first. */
 bool change_rel_none(struct change_rel *rel, ph_blkno first, uint32_t count);
 

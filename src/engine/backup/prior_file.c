@@ -70,6 +70,22 @@ static void keep_unread(const struct scan_entry *e, struct source *s)
     s->prior.kept = true;
 }
 
+/*
+ * The maps of a relation that WAL does not speak of at all. A visibility map changes only together with the
+ * heap (its bits are set and cleared by records that name the heap's page) or by being cut, which is logged. A
+ * free space map may change without a record, but is a hint that the server corrects.
+ */
+static bool is_untouched_map(const struct prior *p, const struct scan_entry *e,
+                             const struct source *s)
+{
+    const struct relpath path = path_of(e);
+
+    return (e->flags & SCAN_F_RELATION) != 0 && e->rel.kind == RELNAME_RELATION &&
+           (e->rel.fork == RELNAME_FORK_FSM || e->rel.fork == RELNAME_FORK_VM) &&
+           p->by == PRIOR_BY_WAL && s->prior.size_bytes == e->size_bytes &&
+           change_map_untouched(&p->changes, &path);
+}
+
 static enum ph_rc judge_prior(struct prior *p, const struct scan_entry *e, uint32_t relseg_blocks,
                               size_t extent_bytes, struct source *s, struct ph_err *err)
 {
@@ -82,6 +98,10 @@ static enum ph_rc judge_prior(struct prior *p, const struct scan_entry *e, uint3
         (r->storage == MANIFEST_EXTENTS && !is_complete(r, extent_bytes)))
         return PH_OK;
     take_record(r, &s->prior);
+    if (is_untouched_map(p, e, s)) {
+        keep_unread(e, s);
+        return PH_OK;
+    }
     if (!is_main_fork(e) || (r->attrs.flags & MANIFEST_PAGES) == 0)
         return PH_OK;
     if (p->by == PRIOR_BY_LSN) {

@@ -3,6 +3,7 @@
  * What the prior backup means for one file of the walk.
  *
  *   relation, main fork   what WAL does not name since is kept; of a big file only named pages are read
+ *   maps of a relation    (free space, visibility) are kept where WAL does not speak of the relation at all
  *   every other file      is read whole; where its content is what the prior backup holds (size and two
  *                         sums), the stored bytes are named again instead of being stored again
  */
