@@ -26,7 +26,8 @@
 
 #define WINDOW_BYTES      ((size_t)2 * MIB + 64 * KIB) /* any frame of 1 MiB raw, and read-ahead */
 #define SUMMARY_BYTES_MAX ((size_t)256 * MIB)
-#define WAIT_STEP_US      100000
+#define WAIT_STEP_US      100000 /* between two looks, at most: the first come sooner */
+#define WAIT_FIRST_US     5000
 
 void wal_archive_init(struct wal_archive *a, struct store *s, const struct cluster_info *cluster,
                       uint32_t system)
@@ -392,9 +393,11 @@ static enum ph_rc look_at_segment(const struct wal_archive *a, ph_tli tli, uint6
 
 /* It is not there: shall we go on waiting? */
 static enum ph_rc wait_a_step(const struct wal_archive *a, ph_tli tli, uint64_t segno,
-                              uint64_t left_us, struct ph_err *err)
+                              uint64_t waited_us, uint64_t left_us, struct ph_err *err)
 {
     char name[WAL_NAME_TEXT_BYTES];
+    uint64_t step_us =
+        MIN_OF(MAX_OF(waited_us / 2, (uint64_t)WAIT_FIRST_US), (uint64_t)WAIT_STEP_US);
 
     if (cancel_check(err) != PH_OK)
         return err->rc;
@@ -402,7 +405,7 @@ static enum ph_rc wait_a_step(const struct wal_archive *a, ph_tli tli, uint64_t 
         (void)wal_segment_name(tli, segno, a->id.wal_segment_size, name, sizeof name);
         return err_set(err, PH_TIMEOUT, "WAL segment %s did not arrive in the archive", name);
     }
-    time_sleep_us(MIN_OF(left_us, (uint64_t)WAIT_STEP_US));
+    time_sleep_us(MIN_OF(left_us, step_us));
     return PH_OK;
 }
 
@@ -424,7 +427,8 @@ enum ph_rc wal_archive_wait(const struct wal_archive *a, ph_tli tli, uint64_t fi
         if (rc != PH_NOT_FOUND)
             return rc;
         *ret_missing_segno = segno;
-        if (wait_a_step(a, tli, segno, timeout_us - MIN_OF(waited_us, timeout_us), err) != PH_OK)
+        if (wait_a_step(a, tli, segno, waited_us, timeout_us - MIN_OF(waited_us, timeout_us),
+                        err) != PH_OK)
             return err->rc;
     }
     return PH_OK;

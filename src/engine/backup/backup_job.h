@@ -60,7 +60,8 @@ struct backup_job {
     struct lease lease;
     char stamp[TIME_TEXT_BYTES];
     char label[BACKUP_LABEL_BYTES];
-    struct scan_totals totals; /* counted before the start */
+    struct scan_totals totals; /* counted before the start, or those of the prior backup: */
+    bool counted;
     struct page_check *pages;
     struct packer *packer;
     struct manifest_writer *writer;

@@ -3,7 +3,8 @@
  * Sources (backup_sources.h).
  *
  * The walk runs twice: once to count, for progress and early errors, once to read. Nothing is kept
- * between the two, so a million files cost no memory.
+ * between the two, so a million files cost no memory. An incremental backup takes the prior one's numbers for
+ * its progress and walks once: looking at each file twice would cost it more than reading what changed.
  */
 #include "engine/backup/backup_sources.h"
 
@@ -79,8 +80,8 @@ static void warn_walk(void *ctx, const char *text)
     log_warn("backup.scan", "%s", text);
 }
 
-/* Counting pass: links that lead out are configuration (files) or not ours (folders). */
-static enum ph_rc count_entry(void *ctx, const struct scan_entry *e, struct ph_err *err)
+/* The first pass: links that lead out are configuration (files) or not ours (folders). */
+static enum ph_rc look_at_entry(void *ctx, const struct scan_entry *e, struct ph_err *err)
 {
     struct backup_job *job = ctx;
     struct file_facts facts;
@@ -108,7 +109,7 @@ static enum ph_rc walk(struct backup_job *job, scan_entry_fn *entry, void *ctx, 
     const struct scan_opts opts = {
         .dir = &job->dir,
         .entry = entry,
-        .warning = counting ? warn_walk : NULL,
+        .warning = counting || !job->counted ? warn_walk : NULL,
         .check_readable = counting,
         .ctx = ctx,
     };
@@ -128,14 +129,25 @@ static void warn_external(const struct backup_job *job)
     }
 }
 
+static enum ph_rc judge_externals(struct backup_job *job, struct ph_err *err)
+{
+    warn_external(job);
+    return job->opts->with_config ? check_externals(job, err) : PH_OK;
+}
+
 enum ph_rc backup_sources_count(struct backup_job *job, struct ph_err *err)
 {
     for (size_t i = 0; i < job->server.external_count; i++)
         note_external(job, job->server.externals[i].path);
-    if (walk(job, count_entry, job, true, &job->totals, err) != PH_OK)
+    if (job->prior != NULL) {
+        job->totals =
+            (struct scan_totals){.files = job->prior->info.files, .bytes = job->prior->info.bytes};
+        return PH_OK;
+    }
+    if (walk(job, look_at_entry, job, true, &job->totals, err) != PH_OK)
         return err->rc;
-    warn_external(job);
-    return job->opts->with_config ? check_externals(job, err) : PH_OK;
+    job->counted = true;
+    return judge_externals(job, err);
 }
 
 void backup_sources_release(struct backup_job *job)
@@ -223,6 +235,8 @@ static enum ph_rc feed_entry(void *ctx, const struct scan_entry *e, struct ph_er
 
     if ((e->flags & SCAN_F_CONTROL) != 0)
         return PH_OK;
+    if (!f->job->counted && look_at_entry(f->job, e, err) != PH_OK)
+        return err->rc;
     note_tablespace(f->job, e);
     s = source_new(f->set);
     s->path = xstrdup(e->path);
@@ -333,8 +347,10 @@ enum ph_rc backup_sources_feed_late(void *ctx, struct pipeline *p, struct read_s
                                     struct ph_err *err)
 {
     struct feed f = {.job = ctx, .set = pipeline_batches(p), .st = st};
-    const struct backup_job *job = f.job;
+    struct backup_job *job = f.job;
 
+    if (!job->counted && judge_externals(job, err) != PH_OK)
+        return err->rc;
     for (size_t i = 0; i < job->external_count && job->opts->with_config; i++)
         if (feed_external(&f, job->external[i], err) != PH_OK)
             return err->rc;
