@@ -33,16 +33,19 @@ static enum ph_rc rc_from_errno(int sys_errno)
     }
 }
 
+/* By way of a copy: the arguments may point into err->text. */
 enum ph_rc err_set(struct ph_err *err, enum ph_rc rc, const char *fmt, ...)
 {
+    char text[PH_ERR_TEXT_BYTES];
     va_list ap;
 
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
     err->rc = rc;
     err->sys_errno = 0;
     err->hint[0] = '\0';
-    va_start(ap, fmt);
-    (void)vsnprintf(err->text, sizeof err->text, fmt, ap);
-    va_end(ap);
+    memcpy(err->text, text, strlen(text) + 1);
     return rc;
 }
 
