@@ -29,6 +29,15 @@ static inline void meter_phase(struct meter *m, const char *literal)
         atomic_store_explicit(&m->phase_text, literal, memory_order_relaxed);
 }
 
+/* Nothing is done: a job begins again. */
+static inline void meter_restart(struct meter *m)
+{
+    if (m == NULL)
+        return;
+    atomic_store_explicit(&m->done_bytes, 0, memory_order_relaxed);
+    atomic_store_explicit(&m->done_files, 0, memory_order_relaxed);
+}
+
 static inline void meter_total(struct meter *m, uint64_t total_bytes, uint64_t total_files)
 {
     if (m == NULL)

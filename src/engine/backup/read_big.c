@@ -99,8 +99,7 @@ static void take_resumed(struct cutter *c, struct batch_extent *x)
     if (f->of == NULL || x->len_bytes != c->extent_bytes)
         return;
     if (x->how == EXTENT_READ) {
-        x->resumed_image =
-            resume_image(f, x->number, first, pages, (uint32_t)c->page_bytes, &x->entry);
+        x->resumed_image = resume_image(f, x->number, first, pages, &x->entry);
         if (x->resumed_image)
             x->delta_count = 0;
     } else if (x->how == EXTENT_DELTA) {
@@ -212,8 +211,20 @@ static bool add_reads(const struct cutter *c, struct batch *b)
 
 /* ---- batches ---- */
 
+/* What is not read is done. */
+static void count_unread(const struct cutter *c, const struct batch *b, uint64_t begin)
+{
+    uint64_t unread = c->at - begin;
+
+    for (size_t i = 0; i < b->piece_count; i++)
+        unread -= MIN_OF(unread, (uint64_t)b->pieces[i].want_bytes);
+    meter_add(c->st->meter, unread, 0);
+}
+
 static void fill(struct cutter *c, struct batch *b)
 {
+    const uint64_t begin = c->at;
+
     b->big = true;
     b->source = c->source;
     while (c->at < c->size_bytes && b->extent_count < c->st->set->extents_max) {
@@ -224,10 +235,9 @@ static void fill(struct cutter *c, struct batch *b)
         b->extents[b->extent_count++] = c->planned;
         c->have_planned = false;
         c->at += c->planned.len_bytes;
-        if (c->planned.how == EXTENT_KEEP)
-            meter_add(c->st->meter, c->planned.len_bytes, 0);
     }
     PH_ASSERT(b->extent_count > 0);
+    count_unread(c, b, begin);
     b->last = c->at == c->size_bytes;
     if (b->last && b->piece_count == 1 && b->pieces[0].want_bytes == c->size_bytes) {
         b->pieces[0].last = true; /* all of it: it can be read again, and may have grown */

@@ -296,6 +296,7 @@ static enum ph_rc feed_small(struct read_stage *st, struct source *s, struct ph_
         if (s->content != NULL)
             memcpy(st->small->slab + p->slab_offset, s->content, p->want_bytes);
         p->got_bytes = p->want_bytes;
+        meter_add(st->meter, s->prior.kept ? s->listed_bytes : 0, 0);
         reader_close(st->reader, s->handle);
         s->handle = NULL;
         return PH_OK;

@@ -3,8 +3,9 @@
  * Going on from an unfinished backup (resume.h).
  *
  * What is kept in memory of the packs is a row for each file and pack (24 bytes), not for each extent:
- * frames of one file follow one another in its packs. The stored bytes of a frame are read and checked
- * by the sums of its blocks before it is named again; packs are read from front to back, through a window.
+ * frames of one file follow one another in its packs. A frame is read, decoded and its pages are judged
+ * before it is named again: what the unfinished backup has found wrong with them died with it. Packs are
+ * read from front to back, through a window.
  */
 #include "engine/backup/resume.h"
 
@@ -17,8 +18,10 @@
 #include "base/num.h"
 #include "base/str.h"
 #include "codec/checksum.h"
+#include "codec/compress.h"
 #include "format/frame.h"
 #include "format/pack_format.h"
+#include "format/pg_page.h"
 #include "repo/repo_keys.h"
 
 #define RUN_BYTES    ((size_t)25) /* STAMP-RUN */
@@ -50,6 +53,9 @@ struct resume {
     uint8_t *window;
     uint64_t window_from;
     size_t window_len;
+    struct codec_ctx *codec;
+    uint8_t *raw; /* an extent */
+    size_t raw_cap;
 };
 
 const struct unfinished *resume_what(const struct resume *r)
@@ -69,11 +75,16 @@ struct manifest_pack resume_pack(const struct resume *r, uint32_t place)
 
 /* ---- which one ---- */
 
+struct candidate {
+    struct unfinished what;
+    uint32_t packs;
+};
+
 struct candidates {
     const struct prior_opts *opts;
     const struct prior *prior;
-    struct unfinished best;
-    bool found;
+    struct candidate *list;
+    size_t count;
 };
 
 static const char *objection(const struct candidates *c, const struct unfinished *u)
@@ -119,10 +130,56 @@ static enum ph_rc look_at_label(void *ctx, const struct store_entry *entry, stru
         log_info("backup.resume", "does not go on from unfinished backup %s: %s", u.label, why_not);
         return PH_OK;
     }
-    if (!c->found || u.start_lsn > c->best.start_lsn)
-        c->best = u;
-    c->found = true;
+    c->list = xrealloc(c->list, (c->count + 1) * sizeof *c->list);
+    c->list[c->count++] = (struct candidate){.what = u};
     return PH_OK;
+}
+
+static enum ph_rc count_pack(void *ctx, const struct store_entry *entry, struct ph_err *err)
+{
+    struct candidates *c = ctx;
+
+    (void)err;
+    for (size_t i = 0; i < c->count; i++)
+        c->list[i].packs += !entry->is_prefix && str_starts(entry->name, c->list[i].what.run);
+    return PH_OK;
+}
+
+/* The one with the most packs: one that was stopped at once must not take the place of one that had got far. */
+static const struct candidate *best_of(const struct candidates *c)
+{
+    const struct candidate *best = NULL;
+
+    for (size_t i = 0; i < c->count; i++) {
+        const struct candidate *one = &c->list[i];
+
+        if (one->packs > 0 &&
+            (best == NULL || one->packs > best->packs ||
+             (one->packs == best->packs && one->what.start_lsn > best->what.start_lsn)))
+            best = one;
+    }
+    return best;
+}
+
+static enum ph_rc find(const struct prior_opts *opts, const struct prior *prior,
+                       struct unfinished *ret_what, bool *ret_found, struct ph_err *err)
+{
+    struct candidates c = {.opts = opts, .prior = prior};
+    const struct candidate *best;
+    enum ph_rc rc = store_list(opts->store, repo_key_backups(opts->cluster).text, false,
+                               look_at_label, &c, err);
+
+    *ret_found = false;
+    if (rc == PH_OK && c.count > 0)
+        rc =
+            store_list(opts->store, repo_key_packs(opts->cluster).text, false, count_pack, &c, err);
+    best = rc == PH_OK ? best_of(&c) : NULL;
+    if (best != NULL) {
+        *ret_what = best->what;
+        *ret_found = true;
+    }
+    free(c.list);
+    return rc;
 }
 
 /* ---- its packs ---- */
@@ -178,8 +235,6 @@ static enum ph_rc open_pack(struct resume *r, uint32_t place, struct pack_traile
     if (store_object_read(r->object, ret_trailer->index_offset, r->index,
                           pack_index_bytes(ret_trailer), err) != PH_OK)
         return err->rc;
-    r->packs[place].size_bytes = size;
-    memcpy(r->packs[place].sha256, ret_trailer->sha256, sizeof r->packs[place].sha256);
     return pack_index_check(ret_trailer, r->index, err);
 }
 
@@ -226,9 +281,11 @@ static enum ph_rc load_indexes(struct resume *r, struct ph_err *err)
 
         r->packs[kept] = r->packs[i];
         rc = open_pack(r, kept, &t, err);
-        if (rc == PH_OK)
+        if (rc == PH_OK) {
+            r->packs[kept].size_bytes = store_object_size(r->object);
+            memcpy(r->packs[kept].sha256, t.sha256, sizeof t.sha256);
             add_rows(r, kept++, t.frames);
-        else if (rc == PH_CORRUPT || rc == PH_NOT_FOUND)
+        } else if (rc == PH_CORRUPT || rc == PH_NOT_FOUND || rc == PH_IO)
             log_warn("backup.resume", "leaves out %s: %s", pack_key(r, kept).text, err->text);
         else
             return rc;
@@ -252,23 +309,26 @@ static enum ph_rc load(struct resume *r, const struct prior_opts *o, struct ph_e
 enum ph_rc resume_open(const struct prior_opts *opts, const struct prior *prior,
                        struct resume **ret_resume, struct ph_err *err)
 {
-    struct candidates c = {.opts = opts, .prior = prior};
+    struct unfinished what;
     struct resume *r;
+    bool found;
     enum ph_rc rc;
 
     *ret_resume = NULL;
     if (opts->by != PRIOR_BY_WAL)
         return PH_OK;
-    if (store_list(opts->store, repo_key_backups(opts->cluster).text, false, look_at_label, &c,
-                   err) != PH_OK)
+    if (find(opts, prior, &what, &found, err) != PH_OK)
         return err->rc;
-    if (!c.found)
+    if (!found)
         return PH_OK;
     r = xcalloc(1, sizeof *r);
     r->store = opts->store;
     r->cluster = opts->cluster;
-    r->what = c.best;
+    r->what = what;
     r->window = xmalloc(WINDOW_BYTES);
+    r->raw_cap = (size_t)manifest_extent_pages(what.page_size) * what.page_size;
+    r->raw = xmalloc(r->raw_cap);
+    r->codec = codec_ctx_new(CODEC_NONE, 0);
     rc = load(r, opts, err);
     if (rc == PH_OK && r->pack_count > 0) {
         log_info("backup.resume", "goes on from unfinished backup %s: %u packs", r->what.label,
@@ -293,6 +353,8 @@ void resume_free(struct resume *r)
     free(r->packs);
     free(r->rows);
     free(r->window);
+    free(r->raw);
+    codec_ctx_free(r->codec);
     free(r);
 }
 
@@ -300,6 +362,10 @@ enum ph_rc resume_settle(struct resume *r, ph_tli start_tli, ph_lsn start_lsn, s
 {
     if (start_tli != r->what.timeline)
         return err_set(err, PH_REFUSED, "the server changed to timeline %u", start_tli);
+    if (r->what.start_lsn > start_lsn)
+        return err_set(err, PH_REFUSED,
+                       "it began at " PH_LSN_FMT ", behind the start at " PH_LSN_FMT,
+                       PH_LSN_ARGS(r->what.start_lsn), PH_LSN_ARGS(start_lsn));
     return change_map_finish(&r->since, start_lsn, err);
 }
 
@@ -358,21 +424,51 @@ static const uint8_t *frame_bytes_at(struct resume *r, const struct pack_index_e
     return r->window + (e->offset - r->window_from);
 }
 
-/* Header and every stored block of the frame are right. */
-static bool is_sound(const uint8_t *frame, const struct pack_index_entry *e,
+/* The frame's header is right, and of the entry. */
+static bool is_named(const uint8_t *frame, const struct pack_index_entry *e,
                      struct frame_head *ret_head)
 {
     struct ph_err err;
 
-    if (frame_head_decode(frame, e->len_bytes, ret_head, &err) != PH_OK ||
-        frame_bytes(ret_head) != e->len_bytes || ret_head->owner != e->owner ||
-        ret_head->extent != e->extent)
-        return false;
-    for (uint32_t i = 0; i < ret_head->block_count; i++) {
-        struct frame_block b = frame_block_get(frame, ret_head, i);
+    return frame_head_decode(frame, e->len_bytes, ret_head, &err) == PH_OK &&
+           frame_bytes(ret_head) == e->len_bytes && ret_head->owner == e->owner &&
+           ret_head->extent == e->extent;
+}
 
-        if ((uint32_t)xxh3_64(frame + b.stored_offset, b.stored_len) != b.sum)
+/*
+ * Can the page have been read as it is here by the unfinished backup, and be as it was when that began? Else it
+ * was corrupt, being written, or read from a server that was ahead of this one.
+ */
+static bool is_old(const struct resume *r, const uint8_t *page, ph_blkno block)
+{
+    const struct pg_page_rules rules = {
+        .page_bytes = r->what.page_size, .checksums = true, .insert_lsn = r->what.start_lsn};
+    enum pg_page_status status;
+
+    if (!r->what.checksums)
+        return pg_page_lsn(page) <= r->what.start_lsn;
+    status = pg_page_verify(page, block, &rules);
+    return status == PG_PAGE_OK || status == PG_PAGE_ZERO;
+}
+
+/* All of the frame is right, and all its pages are old. first: block of the extent's page 0. */
+static bool is_sound(struct resume *r, const uint8_t *frame, const struct frame_head *head,
+                     ph_blkno first)
+{
+    uint32_t page_bytes = r->what.page_size;
+    size_t at = 0;
+    struct ph_err err;
+
+    if (head->raw_len > r->raw_cap ||
+        head->raw_len != (uint32_t)__builtin_popcount(head->pages) * page_bytes ||
+        frame_decode(frame, head, r->codec, r->raw, &err) != PH_OK)
+        return false;
+    for (uint32_t i = 0; i < MANIFEST_EXTENT_PAGES_MAX; i++) {
+        if ((head->pages >> i & 1) == 0)
+            continue;
+        if (!is_old(r, r->raw + at, first + i))
             return false;
+        at += page_bytes;
     }
     return true;
 }
@@ -402,14 +498,14 @@ static const uint8_t *next_frame(struct resume_file *f, uint32_t number, enum fr
             if (ret_entry->extent < number || ret_entry->kind != kind)
                 continue;
             bytes = frame_bytes_at(r, ret_entry);
-            return bytes != NULL && is_sound(bytes, ret_entry, ret_head) ? bytes : NULL;
+            return bytes != NULL && is_named(bytes, ret_entry, ret_head) ? bytes : NULL;
         }
     }
     return NULL;
 }
 
 bool resume_image(struct resume_file *f, uint32_t number, ph_blkno first, uint32_t pages,
-                  uint32_t page_bytes, struct extent_entry *ret_entry)
+                  struct extent_entry *ret_entry)
 {
     uint32_t all = (uint32_t)((UINT64_C(1) << pages) - 1);
     struct frame_head head;
@@ -420,8 +516,8 @@ bool resume_image(struct resume_file *f, uint32_t number, ph_blkno first, uint32
         return false;
     bytes = next_frame(f, number, FRAME_IMAGE, &head, &e);
     /* With zero pages in it, the sum of the extent is not that of the frame: read it again. */
-    if (bytes == NULL || head.pages != all || head.raw_len != pages * page_bytes ||
-        head.block_count > MANIFEST_EXTENT_BLOCKS_MAX)
+    if (bytes == NULL || head.pages != all || head.block_count > MANIFEST_EXTENT_BLOCKS_MAX ||
+        !is_sound(f->of, bytes, &head, first))
         return false;
     *ret_entry = (struct extent_entry){
         .pack = f->of->rows[f->ref].pack,
@@ -441,9 +537,12 @@ bool resume_delta(struct resume_file *f, uint32_t number, ph_blkno first, uint32
 {
     struct frame_head head;
     struct pack_index_entry e;
+    const uint8_t *bytes;
 
-    if (f->of == NULL || change_rel_mask(&f->since, first, pages) != 0 ||
-        next_frame(f, number, FRAME_DELTA, &head, &e) == NULL || head.pages != named)
+    if (f->of == NULL || change_rel_mask(&f->since, first, pages) != 0)
+        return false;
+    bytes = next_frame(f, number, FRAME_DELTA, &head, &e);
+    if (bytes == NULL || head.pages != named || !is_sound(f->of, bytes, &head, first))
         return false;
     *ret_delta = (struct delta_entry){
         .extent = number,

@@ -5,8 +5,9 @@
  *
  * An unfinished backup has left packs and started.json, no manifest. Its packs' indexes say which
  * extents of which files (by the sum of their paths) they hold. It is used where it began on the
- * server's present timeline, later than the prior backup, with page checksums as now. Only whole
- * extents of main forks are reused; everything else is read again.
+ * server's present timeline, later than the prior backup, with page checksums as now; of several the one
+ * with the most packs. Only whole extents of main forks are reused, whose pages are sound and older than
+ * its start; everything else is read again.
  *
  * Order: resume_open before the start of backup mode, resume_settle after it, resume_find once for each
  * file and resume_image or resume_delta for its extents, ascending.
@@ -68,7 +69,7 @@ void resume_file_release(struct resume_file *f);
  * within the fork, pages how many it has.
  */
 bool resume_image(struct resume_file *f, uint32_t number, ph_blkno first, uint32_t pages,
-                  uint32_t page_bytes, struct extent_entry *ret_entry);
+                  struct extent_entry *ret_entry);
 /* The stored delta of exactly the pages `named`, which did not change since; ret_xxh3: of its raw bytes. */
 bool resume_delta(struct resume_file *f, uint32_t number, ph_blkno first, uint32_t pages,
                   uint32_t named, struct delta_entry *ret_delta, uint64_t *ret_xxh3);
