@@ -49,13 +49,15 @@ static enum ph_rc stamp_is_taken(struct backup_job *job, bool *ret_taken, struct
     for (size_t i = 0; i < sizeof kinds && !*ret_taken; i++) {
         char label[BACKUP_LABEL_BYTES];
         bool published;
+        bool written;
         bool begun;
 
         (void)snprintf(label, sizeof label, "%.16s_%c", job->stamp, kinds[i]);
         if (is_taken(job, repo_key_backup_json(cluster, label), &published, err) != PH_OK ||
-            is_taken(job, repo_key_manifest(cluster, label), &begun, err) != PH_OK)
+            is_taken(job, repo_key_manifest(cluster, label), &written, err) != PH_OK ||
+            is_taken(job, repo_key_started(cluster, label), &begun, err) != PH_OK)
             return err->rc;
-        *ret_taken = published || begun;
+        *ret_taken = published || written || begun;
     }
     return PH_OK;
 }
@@ -191,7 +193,7 @@ static enum ph_rc enter_backup_mode(struct backup_job *job, struct ph_err *err)
     if (datadir_read_control(job->dir.fd, &control, NULL, err) != PH_OK ||
         check_timeline(job, &control, err) != PH_OK)
         return err->rc;
-    if (backup_base_settle(job, err) != PH_OK)
+    if (backup_base_settle(job, &control, err) != PH_OK)
         return err->rc;
     return backup_report_tablespaces(job, err);
 }
@@ -311,6 +313,7 @@ static bool is_published(struct backup_job *job)
 static void discard_unpublished(struct backup_job *job)
 {
     struct repo_key manifest = repo_key_manifest(job->opts->cluster, job->label);
+    struct repo_key started = repo_key_started(job->opts->cluster, job->label);
     struct ph_err err;
 
     if (job->packer == NULL || is_published(job))
@@ -320,6 +323,9 @@ static void discard_unpublished(struct backup_job *job)
         return;
     }
     packer_discard(job->packer);
+    if (store_delete(job->opts->store, started.text, &err) != PH_OK && err.rc != PH_NOT_FOUND)
+        log_warn("backup.debris", "started.json of backup %s stays behind: %s", job->label,
+                 err.text);
     if (job->manifest_done && store_delete(job->opts->store, manifest.text, &err) != PH_OK &&
         err.rc != PH_NOT_FOUND)
         log_warn("backup.debris", "the manifest of an unfinished backup stays behind: %s",
@@ -384,6 +390,7 @@ enum ph_rc backup_run(const struct backup_opts *opts, struct backup_result *ret_
     if (opts->changed_by == CHANGED_BY_WAL)
         return err_set(err, PH_REFUSED, "WAL does not tell what changed: %s", reason);
     log_warn("backup.full", "begins again with a full backup: %s", reason);
+    meter_restart(opts->meter);
     return attempt(opts, &again, reason, sizeof reason, ret_result, err);
 }
 

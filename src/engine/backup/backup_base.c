@@ -30,8 +30,6 @@ static enum ph_rc find_prior(struct backup_job *job, struct ph_err *err)
 {
     char reason[sizeof job->full_reason];
 
-    if (job->opts->type == BACKUP_FULL || job->force_full)
-        return PH_OK;
     if (prior_open(&job->base, &job->prior, reason, sizeof reason, err) != PH_OK)
         return err->rc;
     if (job->prior == NULL) {
@@ -45,6 +43,7 @@ static enum ph_rc find_prior(struct backup_job *job, struct ph_err *err)
 enum ph_rc backup_base_find(struct backup_job *job, struct ph_err *err)
 {
     const struct backup_opts *o = job->opts;
+    bool full = o->type == BACKUP_FULL || job->force_full;
     enum ph_rc rc;
 
     job->base = (struct prior_opts){
@@ -55,6 +54,8 @@ enum ph_rc backup_base_find(struct backup_job *job, struct ph_err *err)
         .by = o->changed_by == CHANGED_BY_LSN ? PRIOR_BY_LSN : PRIOR_BY_WAL,
     };
     rc = prior_lineage(&job->base, &job->lineage, err);
+    if (rc == PH_REFUSED && full)
+        return PH_OK;
     if (rc == PH_REFUSED) {
         set_reason(job, err->text);
         return without_prior(job, err);
@@ -62,8 +63,11 @@ enum ph_rc backup_base_find(struct backup_job *job, struct ph_err *err)
     if (rc != PH_OK)
         return rc;
     job->base.history = &job->lineage;
-    if (find_prior(job, err) != PH_OK)
+    if (!full && find_prior(job, err) != PH_OK)
         return err->rc;
+    /* What WAL says was wrong, or not to be had: that holds for an unfinished backup as well. */
+    if (job->force_full)
+        return PH_OK;
     return resume_open(&job->base, job->prior, &job->resume, err);
 }
 
@@ -77,13 +81,15 @@ static enum ph_rc give_up(struct backup_job *job, struct ph_err *err)
     return err->rc;
 }
 
-enum ph_rc backup_base_settle(struct backup_job *job, struct ph_err *err)
+enum ph_rc backup_base_settle(struct backup_job *job, const struct pg_control *control,
+                              struct ph_err *err)
 {
     const ph_lsn start_lsn = job->mode.start_lsn;
+    const ph_lsn reached_lsn = job->mode.standby ? control->min_recovery_lsn : 0;
     enum ph_rc rc = PH_OK;
 
     if (job->prior != NULL)
-        rc = prior_settle(job->prior, job->mode.start_tli, start_lsn, err);
+        rc = prior_settle(job->prior, job->mode.start_tli, start_lsn, reached_lsn, err);
     if (rc != PH_OK)
         return give_up(job, err);
     if (job->resume != NULL)

@@ -14,8 +14,9 @@
 /* Under the lease, before the label is chosen. Errors: REFUSED (changed-by wal, which does not tell), AUTH, IO. */
 MUST_CHECK enum ph_rc backup_base_find(struct backup_job *job, struct ph_err *err);
 
-/* Backup mode has begun: the changes up to its start. */
-MUST_CHECK enum ph_rc backup_base_settle(struct backup_job *job, struct ph_err *err);
+/* Backup mode has begun: the changes up to its start. control: read since. */
+MUST_CHECK enum ph_rc backup_base_settle(struct backup_job *job, const struct pg_control *control,
+                                         struct ph_err *err);
 
 /* The run of packs has its name: say what has been begun. */
 MUST_CHECK enum ph_rc backup_base_begin(struct backup_job *job, struct ph_err *err);

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "engine/backup/prior_packs.h"
 #include "io/fdio.h"
 #include "repo/catalogue.h"
 
@@ -125,7 +126,9 @@ static enum ph_rc open_manifest(const struct prior_opts *o, struct prior *p, str
     };
     enum ph_rc rc = manifest_reader_open(o->store, &params, &p->reader, err);
 
-    if (rc == PH_CORRUPT || rc == PH_NOT_FOUND)
+    if (rc == PH_OK)
+        rc = prior_packs_check(o->store, o->cluster, p->reader, err);
+    if (rc == PH_CORRUPT || rc == PH_NOT_FOUND || rc == PH_REFUSED)
         return err_set(err, PH_REFUSED, "backup %s cannot be built upon: %s", p->info.label,
                        err->text);
     return rc;
@@ -180,12 +183,17 @@ void prior_free(struct prior *p)
     free(p);
 }
 
-enum ph_rc prior_settle(struct prior *p, ph_tli start_tli, ph_lsn start_lsn, struct ph_err *err)
+/*
+ * Pages of the prior may be as new as its end. A restore reaches that: a primary's backup begins behind it;
+ * a standby's may begin at the same restart point, but is consistent no earlier than reached_lsn.
+ */
+enum ph_rc prior_settle(struct prior *p, ph_tli start_tli, ph_lsn start_lsn, ph_lsn reached_lsn,
+                        struct ph_err *err)
 {
     if (start_tli != p->history->tli)
         return err_set(err, PH_REFUSED, "the server changed from timeline %u to %u meanwhile",
                        p->history->tli, start_tli);
-    if (p->info.stop_lsn > start_lsn)
+    if (p->info.start_lsn > start_lsn || p->info.stop_lsn > MAX_OF(start_lsn, reached_lsn))
         return err_set(err, PH_REFUSED,
                        "backup %s ended at " PH_LSN_FMT ", behind the start at " PH_LSN_FMT,
                        p->info.label, PH_LSN_ARGS(p->info.stop_lsn), PH_LSN_ARGS(start_lsn));

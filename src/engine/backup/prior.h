@@ -63,9 +63,13 @@ MUST_CHECK enum ph_rc prior_open(const struct prior_opts *opts, struct prior **r
                                  char *ret_reason, size_t reason_bytes, struct ph_err *err);
 void prior_free(struct prior *p); /* NULL is fine */
 
-/* Backup mode has begun. REFUSED: cannot be built upon after all, the text is the reason. */
+/*
+ * Backup mode has begun. reached_lsn: of a standby, what recovery from this backup must reach at least (the
+ * minimum recovery point in its pg_control); else 0.
+ * Errors  REFUSED: cannot be built upon after all, the text is the reason; as change_map_finish
+ */
 MUST_CHECK enum ph_rc prior_settle(struct prior *p, ph_tli start_tli, ph_lsn start_lsn,
-                                   struct ph_err *err);
+                                   ph_lsn reached_lsn, struct ph_err *err);
 
 /*
  * What the manifest says of path; paths must ascend in byte order from call to call.
