@@ -76,6 +76,27 @@ forget_cache() {
     find "$SCRATCH/data/base" -type f -size +0 -exec dd of={} oflag=nocache conv=notrunc,fdatasync count=0 status=none \;
 }
 
+# One backup: its JSON in backup.out, its cost in backup.time.
+timed_backup() {
+    show "pghush backup --checkpoint fast"
+    TIMEFORMAT='%R %U %S'
+    { time pghush --output json backup --checkpoint fast --progress off >"$SCRATCH/backup.out"; } 2>"$SCRATCH/backup.time"
+}
+
+report_backup() {
+    python3 - "$SCRATCH" <<'PYTHON'
+import json, sys
+scratch = sys.argv[1]
+wall, user, system = map(float, open(scratch + "/backup.time").read().split()[-3:])
+out = json.load(open(scratch + "/backup.out"))
+read = sum(out["io"]["read_%s_bytes" % how] for how in ("direct", "cached", "dontcache", "buffered"))
+kind = "incremental, against %s" % out["prior"] if out["type"] == "incr" else "full"
+print("    backup %s (%s): %d files, %.0f MB of database, %.0f MB read, %.0f MB stored" % (
+    out["label"], kind, out["files"], out["database_bytes"] / 1e6, read / 1e6, out["stored_bytes"] / 1e6))
+print("    wall %.1f s, CPU %.1f s user and %.1f s system" % (wall, user, system))
+PYTHON
+}
+
 say "1. A PostgreSQL server with $((SCALE * 15)) MB of data, archiving its WAL"
 as "$PGBIN/initdb" -D "$SCRATCH/data" -U postgres -A trust -k -N --locale=C -E UTF8 >"$SCRATCH/initdb.log"
 as mkdir -m 700 "$SCRATCH/repo"
@@ -109,25 +130,22 @@ forget_cache
 load_start
 sleep 2
 before=$(resident)
-show "pghush backup --checkpoint fast"
-TIMEFORMAT='%R %U %S'
-{ time pghush --output json backup --checkpoint fast --progress off >"$SCRATCH/backup.out"; } 2>"$SCRATCH/backup.time"
+timed_backup
 after=$(resident)
-python3 - "$SCRATCH" "$before" "$after" <<'PYTHON'
-import json, sys
-scratch, before, after = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-wall, user, system = map(float, open(scratch + "/backup.time").read().split()[-3:])
-out = json.load(open(scratch + "/backup.out"))
-label = out["label"]
-info = json.load(open("%s/repo/demo/backup/%s/backup.json" % (scratch, label)))
-print("    backup %s: %d files, %.0f MB of database, %.0f MB stored" % (
-    label, info["files"], info["bytes"] / 1e6, info["stored_bytes"] / 1e6))
-print("    wall %.1f s, CPU %.1f s user and %.1f s system" % (wall, user, system))
+report_backup
+python3 - "$before" "$after" <<'PYTHON'
+import sys
+before, after = map(int, sys.argv[1:])
 print("    page cache that holds the database: %.0f MB before, %.0f MB after (pgbench runs and adds to it)" % (
     before / 1e6, after / 1e6))
 PYTHON
 
-say "3. Life goes on; then somebody drops a table"
+say "3. Pgbench goes on; a later backup costs what changed"
+sleep 3
+timed_backup
+report_backup
+
+say "4. Life goes on; then somebody drops a table"
 sleep 3
 load_stop
 fingerprint >"$SCRATCH/before.txt"
@@ -148,7 +166,7 @@ for _ in $(seq 100); do
 done
 pghush info
 
-say "4. Back to $moment, into a new folder"
+say "5. Back to $moment, into a new folder"
 show "pghush restore --target-time $moment --target-action promote $SCRATCH/again"
 { time pghush restore --progress off --target-time "$moment" --target-action promote "$SCRATCH/again"; } 2>"$SCRATCH/restore.time" ||
     { cat "$SCRATCH/restore.time" >&2; exit 1; }
@@ -164,3 +182,5 @@ fingerprint >"$SCRATCH/after.txt"
 sed 's/^/      /' "$SCRATCH/after.txt"
 cmp "$SCRATCH/before.txt" "$SCRATCH/after.txt"
 say "Every row is back: the restored cluster equals the one of $moment."
+show "pghush verify"
+pghush verify --progress off
