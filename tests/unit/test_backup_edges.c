@@ -206,8 +206,8 @@ static void what_a_batch_held_before_is_forgotten(void **state)
     memset(b->slab, 'n', 2 * extent);
     b->big = true;
     b->source = &s;
-    b->pieces[0] = (struct piece){
-        .batch = b, .source = &s, .want_bytes = 2 * extent, .got_bytes = 2 * extent};
+    b->pieces[0] =
+        (struct piece){.batch = b, .source = &s, .want_bytes = 2 * extent, .got_bytes = 2 * extent};
     b->piece_count = 1;
     b->extents[0] = (struct batch_extent){.how = EXTENT_READ, .len_bytes = 200000};
     b->extents[1] = (struct batch_extent){.how = EXTENT_KEEP, .number = 1, .len_bytes = extent};
