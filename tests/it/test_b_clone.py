@@ -84,6 +84,38 @@ def test_clone_that_archives_the_next_segments(unarchived, major):
     tool.run("archive-push", finish_segment(server, 500))
 
 
+def ready(server):
+    """Segments that wait for the archiver, oldest first."""
+    names = os.listdir(server.pgdata + "/pg_wal/archive_status")
+    return sorted(n[:24] for n in names if n.endswith(".ready") and len(n) == 30)
+
+
+def test_clone_with_a_backlog_stores_nothing_behind_what_is_refused(unarchived):
+    """The first file of its backlog is common, the second one's name is taken, the fourth one's and its neighbours are free."""
+    server, tool = unarchived()
+    finish_segment(server)
+    server.stop()
+    twin = copy_of(server, "twin")
+    common = ready(server)
+    server.start()
+    finish_segment(server)
+    taken = ready(server)
+    for name in taken:
+        tool.run("archive-push", os.path.join(server.pgdata, "pg_wal", name))
+    twin.start()
+    for number in range(5):
+        finish_segment(twin, 2000 + number)
+    assert ready(twin)[:len(taken)] == taken and len(ready(twin)) > len(taken) + 2
+    before = stored(tool)
+    for jobs in (1, 4):
+        result = tool.run("archive-push", "--archive-batch", "64", "--archive-jobs", str(jobs),
+                          os.path.join(twin.pgdata, "pg_wal", common[0]))
+        assert result.data["others_stored"] == 0 and result.data["others_failed"] > 0
+        assert stored(tool) == before
+    assert tool.temporary_files() == []
+    tool.run("archive-push", finish_segment(server))
+
+
 def test_clone_found_by_a_crossing_record(unarchived):
     """No segment switches: a record crosses each border."""
     server, tool = unarchived()

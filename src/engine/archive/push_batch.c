@@ -50,6 +50,7 @@ struct batch {
     size_t next;      /* the first file that nobody has taken */
     size_t published; /* the first file that is not done with */
     unsigned working; /* threads that still may prepare something */
+    bool refused;     /* one was: what comes behind it is not stored either */
     struct slot slots[AHEAD_MAX];
 };
 
@@ -111,7 +112,8 @@ static bool take_file(struct batch *b, size_t *ret_index)
 
     (void)pthread_mutex_lock(&b->lock);
     for (;;) {
-        go = b->next < b->count && !cancel_requested() && time_mono_us() < b->until_us;
+        go = b->next < b->count && !b->refused && !cancel_requested() &&
+             time_mono_us() < b->until_us;
         if (!go || b->next < b->published + AHEAD_MAX)
             break;
         (void)pthread_cond_wait(&b->changed, &b->lock);
@@ -184,17 +186,40 @@ static void count_file(struct batch *b, const struct push_item *item)
                    item->out.before_ns, item->out.sha256);
 }
 
+/*
+ * Leave out what comes behind a file that is refused: it is of a server that is not the archive's. The names
+ * behind may be free, and the file before them, by which they are judged, is not in the archive.
+ * Returns how many are left.
+ */
+static size_t cut_behind_refused(struct push_item *items, size_t count, bool *refused)
+{
+    size_t left = 0;
+
+    while (left < count && !*refused)
+        *refused = items[left++].rc == PH_REFUSED;
+    for (size_t i = left; i < count; i++)
+        if (items[i].rc == PH_OK)
+            wal_put_abort(steal_ptr(items[i].put));
+    return left;
+}
+
 /* Publish the first files and make room for others. */
 static void publish_group(struct batch *b, size_t count)
 {
     struct push_item items[GROUP_MAX];
+    bool refused = b->refused; /* changed below alone */
+    size_t left;
 
     for (size_t i = 0; i < count; i++)
         items[i] = b->slots[(b->published + i) % AHEAD_MAX].item;
-    push_publish(items, count);
-    for (size_t i = 0; i < count; i++)
+    left = cut_behind_refused(items, count, &refused);
+    push_publish(items, left);
+    for (size_t i = 0; i < left; i++) {
         count_file(b, &items[i]);
+        refused = refused || items[i].rc == PH_REFUSED;
+    }
     (void)pthread_mutex_lock(&b->lock);
+    b->refused = refused;
     for (size_t i = 0; i < count; i++) {
         struct slot *slot = &b->slots[(b->published + i) % AHEAD_MAX];
 

@@ -4,7 +4,7 @@
  *
  * History files come first, then segments in the order of their names; several are prepared at a time
  * and several published at a time, in order. What fails is left to the server's own call for it, with a
- * warning. The batch ends by itself after
+ * warning. Behind a file that is refused (a clone's) nothing is stored. The batch ends by itself after
  * PUSH_BATCH_MAX_US, so that the server's archiver gets its answer, and at once when a signal asks.
  */
 #ifndef ENGINE_ARCHIVE_PUSH_BATCH_H
