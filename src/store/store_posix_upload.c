@@ -251,25 +251,38 @@ static bool same_folder(const char *a, const char *b)
     return a_len == b_len && memcmp(a, b, a_len) == 0;
 }
 
-/* The folders of a set whose names are there; synced, *synced: the last one that was. */
-static enum ph_rc set_sync_dirs(const struct store_commit *set, const char **synced,
+/* What became of the folder that was synced last. */
+struct folder_sync {
+    const char *key; /* an object in it; NULL: there is none */
+    enum ph_rc rc;
+    struct ph_err err;
+};
+
+/*
+ * The folders of a set whose names are there. A folder that could not be synced counts for all sets
+ * with names in it: the kernel tells an error once, so a second try would succeed.
+ */
+static enum ph_rc set_sync_dirs(const struct store_commit *set, struct folder_sync *last,
                                 struct ph_err *err)
 {
     for (size_t i = 0; i < set->count; i++) {
         struct posix_upload *u = upload_of(set->uploads[i]);
 
-        if (*synced != NULL && same_folder(u->key, *synced))
-            continue;
-        if (store_posix_sync_dir(store_posix_of(u->base.store), u->key, err) != PH_OK)
+        if (last->key == NULL || !same_folder(u->key, last->key)) {
+            last->key = u->key;
+            last->rc = store_posix_sync_dir(store_posix_of(u->base.store), last->key, &last->err);
+        }
+        if (last->rc != PH_OK) {
+            *err = last->err;
             return upload_fail(u, err);
-        *synced = u->key;
+        }
     }
     return PH_OK;
 }
 
 void store_posix_upload_commit(struct store_commit *sets, size_t count)
 {
-    const char *synced = NULL;
+    struct folder_sync last = {.key = NULL};
 
     sync_sets(sets, count);
     for (size_t i = 0; i < count; i++)
@@ -277,7 +290,7 @@ void store_posix_upload_commit(struct store_commit *sets, size_t count)
             sets[i].rc = set_rename(&sets[i], &sets[i].err);
     for (size_t i = 0; i < count; i++)
         if (sets[i].rc == PH_OK)
-            sets[i].rc = set_sync_dirs(&sets[i], &synced, &sets[i].err);
+            sets[i].rc = set_sync_dirs(&sets[i], &last, &sets[i].err);
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < sets[i].count; k++)
             store_posix_upload_abort(sets[i].uploads[k]);

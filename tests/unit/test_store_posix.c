@@ -364,6 +364,53 @@ static void sets_fail_one_by_one(void **state)
     store_upload_commit_sets(sets, 0);
 }
 
+struct group {
+    const char *dir;
+    int number;
+};
+
+/* Ends with 20 + the sets that failed. */
+static void group_scenario(void *arg)
+{
+    const struct group *g = arg;
+    struct store_opts opts = {.url = g->dir};
+    struct store_upload *u[3];
+    struct store_commit sets[3];
+    struct store *s;
+    struct ph_err err;
+    int failed = 0;
+
+    if (store_open(&opts, &s, &err) != PH_OK)
+        _exit(1);
+    for (int i = 0; i < 3; i++) {
+        AUTO_FREE char *key = xasprintf("g/%d.%d", g->number, i);
+
+        u[i] = upload_of_text(s, key, "new");
+        sets[i] = (struct store_commit){.uploads = &u[i], .count = 1};
+    }
+    store_upload_commit_sets(sets, 3);
+    for (int i = 0; i < 3; i++)
+        failed += sets[i].rc != PH_OK;
+    store_close(s);
+    _exit(20 + failed);
+}
+
+/* The kernel tells of a failed sync of a folder once: none of the names in it counts as stored. */
+static void failed_sync_of_a_folder_fails_all_in_it(void **state)
+{
+    struct fixture *f = *state;
+    struct ph_err err;
+
+    assert_int_equal(store_put(f->store, "g/old", "old", 3, true, &err), PH_OK);
+    for (int n = 1; n <= 5; n++) {
+        struct group g = {.dir = f->dir, .number = n};
+        AUTO_FREE char *spec = xasprintf("fsync:%d:EIO", n);
+        int code = run_with_fault(spec, group_scenario, &g);
+
+        assert_int_equal(code, n <= 3 ? 21 : n == 4 ? 23 : 20);
+    }
+}
+
 static mode_t folder_mode(const struct fixture *f, const char *folder)
 {
     AUTO_FREE char *path = xasprintf("%s/%s", f->dir, folder);
@@ -600,6 +647,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(concurrent_writers_of_one_key, setup, teardown),
         cmocka_unit_test_setup_teardown(commit_all_shows_them_in_order, setup, teardown),
         cmocka_unit_test_setup_teardown(sets_fail_one_by_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(failed_sync_of_a_folder_fails_all_in_it, setup, teardown),
         cmocka_unit_test_setup_teardown(folder_that_is_not_settled_is_seen_to, setup, teardown),
         cmocka_unit_test_setup_teardown(sweep_takes_the_dead_only, setup, teardown),
         cmocka_unit_test_setup_teardown(lock_ends_with_its_process, setup, teardown),
