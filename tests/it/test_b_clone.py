@@ -116,6 +116,31 @@ def test_clone_with_a_backlog_stores_nothing_behind_what_is_refused(unarchived):
     tool.run("archive-push", finish_segment(server))
 
 
+def test_clone_is_found_beside_a_lost_or_zeroed_summary(unarchived):
+    """A power cut may leave zeros for a summary: the segment itself tells, by the one that is made anew."""
+    server, tool = unarchived()
+    server.stop()
+    twin = copy_of(server, "twin")
+    server.start()
+    twin.start()
+    mine = finish_segment(server, 1000)
+    finish_segment(twin, 3000)
+    following = finish_segment(twin, 500)
+    tool.run("archive-push", mine)
+    blocks = tool.wal_objects()[os.path.basename(mine)] + ".blocks"
+    with open(blocks, "rb") as summary:
+        content = summary.read()
+    for damaged in (bytes(len(content)), content[:100] + bytes(len(content) - 100), b"", None):
+        if damaged is None:
+            os.unlink(blocks)
+        else:
+            os.chmod(blocks, 0o644)
+            with open(blocks, "wb") as summary:
+                summary.write(damaged)
+        tool.fails("archive-push", following, rc=REFUSED, says=("does not continue", os.path.basename(mine)))
+    tool.run("archive-push", finish_segment(server, 500))
+
+
 def test_clone_found_by_a_crossing_record(unarchived):
     """No segment switches: a record crosses each border."""
     server, tool = unarchived()

@@ -20,16 +20,13 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "format/block_summary_codec.h"
 #include "format/wal_follow.h"
 #include "io/fdio.h"
 #include "pg/datadir.h"
 #include "pg/wal_dir.h"
-#include "repo/repo_keys.h"
 #include "repo/wal_newest.h"
 
-#define SUMMARY_BYTES_MAX ((size_t)256 * MIB)
-#define REASON_BYTES      256
+#define REASON_BYTES 256
 
 static enum ph_rc hint(const struct push_lineage *l, struct ph_err *err)
 {
@@ -71,36 +68,18 @@ static enum ph_rc check_history(const struct push_lineage *l, int wal_fd, struct
 
 /* ---- 2: the segment before ---- */
 
-/* The stored summary alone: making one anew would read a whole segment. */
-static enum ph_rc load_summary(const struct wal_archive *a, ph_tli tli, uint64_t segno,
-                               struct block_summary *ret_s, struct ph_err *err)
-{
-    char name[WAL_NAME_TEXT_BYTES];
-    char blocks[WAL_NAME_TEXT_BYTES + sizeof ".blocks"];
-    struct repo_key key;
-    struct buf content;
-    enum ph_rc rc;
-
-    (void)wal_segment_name(tli, segno, a->id.wal_segment_size, name, sizeof name);
-    (void)snprintf(blocks, sizeof blocks, "%s.blocks", name);
-    key = repo_key_wal_file(a->cluster, a->id.pg_major, a->system, blocks);
-    buf_init(&content, SUMMARY_BYTES_MAX);
-    rc = store_get(a->store, key.text, &content, err);
-    if (rc == PH_OK)
-        rc = block_summary_decode(content.data, content.len_bytes, ret_s, err);
-    buf_release(&content);
-    return rc;
-}
-
-/* On the same timeline or, before a timeline's first segment, on the one that its pages begin with. */
+/*
+ * On the same timeline or, before a timeline's first segment, on the one that its pages begin with. A summary
+ * that is lost, damaged or of other bytes is made anew: a power cut may leave one of zeros.
+ */
 static enum ph_rc load_before(const struct push_lineage *l, struct block_summary *ret_s,
                               struct ph_err *err)
 {
     uint64_t segno = l->name->segno - 1;
-    enum ph_rc rc = load_summary(l->archive, l->name->tli, segno, ret_s, err);
+    enum ph_rc rc = wal_archive_summary(l->archive, l->name->tli, segno, ret_s, err);
 
     if (rc == PH_NOT_FOUND && l->summary->first_tli != l->name->tli)
-        rc = load_summary(l->archive, l->summary->first_tli, segno, ret_s, err);
+        rc = wal_archive_summary(l->archive, l->summary->first_tli, segno, ret_s, err);
     return rc;
 }
 
