@@ -7,25 +7,10 @@
 #ifndef REPO_UNFINISHED_H
 #define REPO_UNFINISHED_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/err.h"
-#include "format/backup_info.h"
+#include "format/unfinished_info.h"
 #include "repo/lease.h"
 #include "store/store.h"
-
-struct unfinished {
-    char label[BACKUP_LABEL_BYTES];
-    char run[26];                   /* "STAMP-RUN" of its packs */
-    char prior[BACKUP_LABEL_BYTES]; /* "": a full backup */
-    uint32_t system;
-    uint64_t system_identifier;
-    uint32_t page_size;
-    uint32_t timeline;
-    bool checksums;
-    ph_lsn start_lsn;
-};
 
 /* Durable on return. Errors: those of store_put. */
 MUST_CHECK enum ph_rc unfinished_put(struct store *s, const char *cluster,

@@ -14,6 +14,7 @@
 #include "format/drill_info.h"
 #include "format/lease_info.h"
 #include "format/sealed_json.h"
+#include "format/unfinished_info.h"
 
 static void decode_all(const void *text, size_t len_bytes)
 {
@@ -22,10 +23,12 @@ static void decode_all(const void *text, size_t len_bytes)
     struct backup_pin pin;
     struct drill_info drill;
     struct lease_info lease;
+    struct unfinished unfinished;
     struct ph_err err;
 
     (void)(cluster_info_decode(text, len_bytes, "input", &cluster, &err) == PH_OK);
     (void)(lease_info_decode(text, len_bytes, "input", &lease, &err) == PH_OK);
+    (void)(unfinished_decode(text, len_bytes, "input", &unfinished, &err) == PH_OK);
     (void)(backup_pin_decode(text, len_bytes, "input", &pin, &err) == PH_OK);
     if (backup_info_decode(text, len_bytes, "input", &backup, &err) == PH_OK)
         backup_info_release(&backup);
