@@ -6,6 +6,9 @@
 
 #include "io_scratch.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "base/buf.h"
 #include "base/le.h"
 #include "base/num.h"
@@ -146,6 +149,59 @@ static void spooled_segment_that_was_moved_is_read(void **state)
         assert_int_equal(wal_spool_take(&f->spool, segment(3), &head, to, &err), PH_OK);
         assert_true(file_is_pattern(to, SEG_BYTES));
     }
+}
+
+struct replacer {
+    const char *evil; /* another file of a segment's size */
+    const char *link;
+    const char *name; /* in the spool */
+    atomic_bool stop;
+};
+
+static void *replace_all_the_time(void *arg)
+{
+    struct replacer *r = arg;
+
+    while (!atomic_load(&r->stop)) {
+        if (link(r->evil, r->link) == 0)
+            (void)rename(r->link, r->name);
+        (void)unlink(r->link); /* still there where both names led to one file */
+        time_sleep_us(200);
+    }
+    return NULL;
+}
+
+/* What is handed over is the file that was proven, whoever puts another one under its name meanwhile. */
+static void file_replaced_meanwhile_is_not_handed_over(void **state)
+{
+    struct fixture *f = *state;
+    AUTO_FREE char *to = xasprintf("%s/RECOVERYXLOG", f->dir);
+    AUTO_FREE char *name = xasprintf("%s/%s", f->spool_path, segment(3));
+    AUTO_FREE char *evil = xasprintf("%s/evil", f->dir);
+    AUTO_FREE char *link_path = xasprintf("%s/evil-link", f->dir);
+    struct replacer r = {.evil = evil, .link = link_path, .name = name};
+    struct wal_object head;
+    struct ph_err err;
+    pthread_t thread;
+    int fd = open(evil, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+    assert_int_equal(ftruncate(fd, SEG_BYTES), 0);
+    (void)close(fd);
+    store_pattern(f, segment(3));
+    head = head_of(f, segment(3));
+    assert_int_equal(pthread_create(&thread, NULL, replace_all_the_time, &r), 0);
+    for (int i = 0; i < 100; i++) {
+        enum ph_rc rc;
+
+        (void)unlink(to);
+        assert_int_equal(wal_spool_fetch(&f->spool, segment(3), &err), PH_OK);
+        rc = wal_spool_take(&f->spool, segment(3), &head, to, &err);
+        assert_int_not_equal(rc, PH_NOT_FOUND);
+        assert_int_equal(access(to, F_OK) == 0, rc == PH_OK);
+        assert_true(rc != PH_OK || file_is_pattern(to, SEG_BYTES));
+    }
+    atomic_store(&r.stop, true);
+    (void)pthread_join(thread, NULL);
 }
 
 static void spool_is_bounded_by_bytes_too(void **state)
@@ -598,6 +654,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(spooled_segment_is_handed_over_once, setup, teardown),
         cmocka_unit_test_setup_teardown(spooled_segment_that_was_moved_is_read, setup, teardown),
         cmocka_unit_test(spool_is_bounded_by_bytes_too),
+        cmocka_unit_test_setup_teardown(file_replaced_meanwhile_is_not_handed_over, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(damaged_spool_is_dropped, setup, teardown),
         cmocka_unit_test_setup_teardown(damaged_object_is_not_spooled, setup, teardown),
         cmocka_unit_test_setup_teardown(destination_that_cannot_be_written, setup, teardown),

@@ -271,6 +271,21 @@ static enum ph_rc hand_over_copy(int fd, const struct wal_spool *s, uint64_t siz
     return atomic_file_commit_unsynced(&f, ATOMIC_FILE_REPLACE, err);
 }
 
+/* Another call or the fetcher may have put another file under the name since it was opened. */
+static enum ph_rc is_handed_over(int fd, const char *to_path, struct ph_err *err)
+{
+    struct file_facts here;
+    struct file_facts there;
+
+    if (file_facts_fd(fd, &here, err) != PH_OK ||
+        file_facts_at(AT_FDCWD, to_path, &there, err) != PH_OK)
+        return err->rc;
+    if (here.device == there.device && here.inode == there.inode)
+        return PH_OK;
+    (void)unlinkat(AT_FDCWD, to_path, 0);
+    return err_set(err, PH_CORRUPT, "was replaced while it was being handed over");
+}
+
 static enum ph_rc check_and_hand_over(const struct wal_spool *s, const char *name,
                                       const struct spooled *what, const char *to_path,
                                       struct ph_err *err)
@@ -281,7 +296,7 @@ static enum ph_rc check_and_hand_over(const struct wal_spool *s, const char *nam
         check_bytes(fd, what, err) != PH_OK)
         return err->rc;
     if (rename_at(s->fd, name, AT_FDCWD, to_path, err) == PH_OK)
-        return PH_OK;
+        return is_handed_over(fd, to_path, err);
     if (err->sys_errno != EXDEV)
         return err->rc;
     return hand_over_copy(fd, s, what->size_bytes, to_path, err);
