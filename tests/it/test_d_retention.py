@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Retention: expire, pin, unpin. Cases F02 to F05, D08 and D10 as far as they are about expiry, E07's order on removal."""
+import fcntl
 import glob
 import json
 import os
@@ -491,6 +492,39 @@ def test_debris_of_a_killed_backup_goes(archived):
     assert [r["reason"] for r in result.data["packs"] if r["run"] == alien[:25]] == ["no-trace"]
     assert tool.labels() == os.listdir(os.path.join(tool.repo, "main", "backup")) == [label]
     assert tool.temporary_files() == []
+
+
+def test_pin_that_comes_while_its_backup_goes(archived, folder):
+    """The pin is put after expire has looked for one, before it removes: the backup is whole and listed afterwards."""
+    server, tool = archived()
+    grow(server)
+    old = tool.backup("--type", "full")
+    for _ in range(10):
+        newest = tool.backup("--type", "full")
+        lease = os.path.join(tool.repo, "main", "lease")
+        began = os.stat(lease).st_mtime_ns
+        process = tool.popen("expire", "--keep-full", "1", stdout=-3, stderr=-3)
+        wait_until(lambda: os.stat(lease).st_mtime_ns != began or process.poll() is not None, 30, pause=0.001)
+        process.send_signal(signal.SIGSTOP)
+        with open(os.path.join(tool.repo, "main", ".swap-lease"), "rb") as swap:
+            try:
+                fcntl.flock(swap, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                caught = old in tool.labels()
+            except BlockingIOError:
+                caught = False
+            process.send_signal(signal.SIGCONT)
+            if caught:
+                time.sleep(1)  # it has found no pin, and waits to be alone with the lease
+                tool.run("pin", old, "--reason", "in the last moment")
+        assert process.wait(60) == 0
+        if caught:
+            break
+        old = newest
+    assert caught, "never stopped in time"
+    assert tool.labels() == [old, newest]
+    assert tool.run("verify").rc == 0
+    assert "pinned" in str(expire(tool, "--keep-full", "1").data["backups"][0])
+    restorable(tool, server, old, folder + "/r")
 
 
 def test_backup_and_expire_exclude_one_another(archived):

@@ -107,7 +107,10 @@ static enum ph_rc add_victim(struct retain_sweep *s, struct unlisting *u, size_t
     return store_get(s->store, u->keys[at], &u->texts[at], err);
 }
 
-/* Who pins looks for backup.json after his pin is there; here it is the other way round. */
+/*
+ * Who pins looks for backup.json after his pin is there; here it is the other way round. Under the guard in
+ * which they were removed: another holder of the lease would take the folders for unfinished ones.
+ */
 static enum ph_rc put_back_pinned(struct retain_sweep *s, struct unlisting *u, struct ph_err *err)
 {
     for (size_t i = 0; i < u->count; i++) {
@@ -119,7 +122,7 @@ static enum ph_rc put_back_pinned(struct retain_sweep *s, struct unlisting *u, s
             rc =
                 store_put(s->store, u->keys[i], u->texts[i].data, u->texts[i].len_bytes, true, err);
         }
-        if (rc != PH_OK)
+        if (rc != PH_OK && rc != PH_EXISTS)
             return rc;
     }
     return PH_OK;
@@ -127,13 +130,21 @@ static enum ph_rc put_back_pinned(struct retain_sweep *s, struct unlisting *u, s
 
 static enum ph_rc unlist(struct retain_sweep *s, struct unlisting *u, struct ph_err *err)
 {
+    struct ph_err pin_err;
+    size_t removed;
     enum ph_rc rc;
 
     if (u->count == 0)
         return PH_OK;
-    rc = retain_sweep_delete(s, u->keys, u->count, err);
-    if (rc == PH_OK)
-        rc = put_back_pinned(s, u, err);
+    if (cancel_check(err) != PH_OK || lease_guard_begin(s->lease, err) != PH_OK)
+        return err->rc;
+    rc = store_delete_all(s->store, (const char *const *)u->keys, u->count, &removed, err);
+    /* Also where not all could be removed. */
+    if (put_back_pinned(s, u, &pin_err) != PH_OK && rc == PH_OK) {
+        *err = pin_err;
+        rc = err->rc;
+    }
+    lease_guard_end(s->lease);
     unlisting_clear(u);
     return rc;
 }
