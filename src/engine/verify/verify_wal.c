@@ -157,7 +157,8 @@ static void report_blocks(struct verify_job *job, const char *key, const struct 
                                          FINDING_NOWHERE, "%s", why->text);
 
     verify_finding_restorable(job->findings, number,
-                              "everything; what it says can be made again from its segment");
+                              "everything; remove this object, what it says is made again from its "
+                              "segment");
 }
 
 static enum ph_rc sink(void *ctx, const uint8_t *bytes, size_t len_bytes, struct ph_err *err)
