@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Backups that go on from others which went wrong: what may be used of them, and what not. Cases A17, A07, F*."""
 import os
+import signal
 import time
 
 import pytest
 
 import oracle
-from pghushcmd import DAMAGE, kill_and_wait, wait_until
+from pghushcmd import DAMAGE, REFUSED, kill_and_wait, wait_until
 from scenario import dd_overwrite, load_table, relation_path, restore_and_accept
 
 pytestmark = pytest.mark.quick
@@ -77,16 +78,62 @@ def test_one_that_was_stopped_at_once_hides_none(archived):
     restored_equals(tool, server, "again")
 
 
-def test_failed_backup_leaves_nothing_begun(archived):
-    """The session ends while it copies: packs go, and so does what says that it began."""
+@pytest.mark.parametrize("how", ["signal", "session"])
+def test_goes_on_after_an_orderly_end(archived, how):
+    """A signal, or the end of the session while it copies: what was stored stays for the next one."""
     server, tool = archived(pghush={"compress": "none"})
+    load_table(server, "big", 64)
+    server.sql("vacuum freeze; checkpoint")
+    process = tool.popen("backup", "--checkpoint", "fast", *SMALL)
+    wait_until(lambda: len(packs(tool)) >= 20 or process.poll() is not None, 60, what="twenty packs")
+    if how == "signal":
+        process.send_signal(signal.SIGTERM)
+    else:
+        os.kill(process.pid, signal.SIGSTOP)
+        server.sql("select pg_terminate_backend(pid) from pg_stat_activity where application_name ~ 'pghush'")
+        time.sleep(1.2)
+        os.kill(process.pid, signal.SIGCONT)
+    assert process.wait(60) != 0
+    assert len(started(tool)) == 1
+    one = backup(tool)
+    assert one["resumed_extents"] > 10, one
+    assert not started(tool)
+    restored_equals(tool, server, "again")
+
+
+def test_by_lsn_leaves_nothing_begun(archived):
+    """Nobody goes on from a backup that asks no WAL: its packs go when it is stopped, and so does what says that it began."""
+    server, tool = archived(pghush={"compress": "none", "changed-by": "lsn"})
     load_table(server, "big", 48)
     process = tool.popen("backup", "--checkpoint", "fast", *SMALL)
     wait_until(lambda: len(packs(tool)) >= 3 or process.poll() is not None, 60, what="three packs")
-    server.sql("select pg_terminate_backend(pid) from pg_stat_activity where application_name ~ 'pghush'")
+    process.send_signal(signal.SIGTERM)
     assert process.wait(60) != 0
     assert not packs(tool) and not started(tool)
-    assert backup(tool)["type"] == "full"
+
+
+def test_promotion_does_not_make_it_full(archived, folder):
+    """A standby is promoted while an incremental backup copies it: that is an error, no reason for a full one."""
+    server, tool = archived(pghush={"compress": "none"})
+    load_table(server, "big", 64)
+    backup(tool)
+    server.sql("update big set id = id; checkpoint")
+    server.stop()
+    standby = server.cold_copy(folder)
+    server.start()
+    standby.start(archive_mode="off")
+    tool.configure(pgdata=standby.pgdata, conninfo="host=%s user=postgres" % standby.socket)
+    known = packs(tool)
+    process = tool.popen("backup", "--checkpoint", "fast", *SMALL, stderr=-1)
+    wait_until(lambda: len(packs(tool) - known) >= 3 or process.poll() is not None, 60, what="three packs")
+    os.kill(process.pid, signal.SIGSTOP)
+    standby.sql("select pg_promote()")
+    time.sleep(1.2)
+    os.kill(process.pid, signal.SIGCONT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == REFUSED, errors
+    assert "promoted" in errors and "full" not in errors, errors
+    assert len(tool.labels()) == 1
 
 
 def test_lost_pack_means_full(archived):

@@ -149,8 +149,10 @@ static enum ph_rc watch(void *ctx, struct ph_err *err)
         return PH_OK;
     job->last_position_us = now_us;
     if (backup_mode_check(&job->mode, err) != PH_OK ||
-        server_position(job->session, &position, err) != PH_OK)
+        server_position(job->session, &position, err) != PH_OK) {
+        job->session_failed = true;
         return err_ctx(err, "while copying");
+    }
     page_check_advance(job->pages, position.lsn);
     return backup_base_check(job, err);
 }
@@ -228,7 +230,7 @@ static enum ph_rc copy(struct backup_job *job, struct ph_err *err)
     meter_phase(job->opts->meter, "copying");
     meter_total(job->opts->meter, job->totals.bytes, job->totals.files);
     if (pipeline_run(job->pipeline, &body, err) != PH_OK)
-        return backup_base_failed(job, err);
+        return job->session_failed ? err->rc : backup_base_failed(job, err);
     job->copy_us = time_mono_us() - began_us;
     if (backup_base_check(job, err) != PH_OK)
         return err->rc;
@@ -322,8 +324,12 @@ static void discard_unpublished(struct backup_job *job)
         log_warn("backup.debris", "what this backup has written stays behind: %s", err.text);
         return;
     }
-    packer_discard(job->packer);
-    if (store_delete(job->opts->store, started.text, &err) != PH_OK && err.rc != PH_NOT_FOUND)
+    if (job->keep_packs)
+        log_info("backup.resume", "what it has stored stays, the next backup can go on from it");
+    else
+        packer_discard(job->packer);
+    if (!job->keep_packs && store_delete(job->opts->store, started.text, &err) != PH_OK &&
+        err.rc != PH_NOT_FOUND)
         log_warn("backup.debris", "started.json of backup %s stays behind: %s", job->label,
                  err.text);
     if (job->manifest_done && store_delete(job->opts->store, manifest.text, &err) != PH_OK &&
@@ -350,6 +356,20 @@ static void release(struct backup_job *job)
     backup_preflight_release(job);
 }
 
+/*
+ * Stopped, or cut off from server or archive: what is sealed stays, as if the backup had been killed. After
+ * anything else, a full drive above all, nothing stays.
+ */
+static bool may_go_on(const struct backup_job *job, enum ph_rc rc)
+{
+    size_t packs = 0;
+
+    if (job->packer == NULL || job->base.by != PRIOR_BY_WAL || job->lineage.tli == 0)
+        return false;
+    (void)packer_packs(job->packer, &packs);
+    return packs > 0 && (rc == PH_CANCELLED || rc == PH_IO || rc == PH_RETRY || rc == PH_TIMEOUT);
+}
+
 /* One attempt. *ret_again: it cannot be incremental, for the reason given. */
 static enum ph_rc attempt(const struct backup_opts *opts, bool *ret_again, char *reason,
                           size_t reason_bytes, struct backup_result *ret_result, struct ph_err *err)
@@ -372,6 +392,7 @@ static enum ph_rc attempt(const struct backup_opts *opts, bool *ret_again, char 
         ret_result->read_bytes_cached = stats->bytes[READ_HOW_NOWAIT];
     }
     *ret_again = rc != PH_OK && job->force_full && !*ret_again;
+    job->keep_packs = may_go_on(job, rc);
     (void)snprintf(reason, reason_bytes, "%s", job->full_reason);
     release(job);
     free(job);

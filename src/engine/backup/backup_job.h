@@ -78,6 +78,8 @@ struct backup_job {
     struct backup_stop stop;
     bool manifest_done; /* it may be in the store */
     bool published;
+    bool session_failed;       /* while copying: nothing that another attempt would mend */
+    bool keep_packs;           /* it failed, and the next backup can go on from what it stored */
     uint64_t last_position_us; /* monotonic; when the insert position was asked */
 
     /* backup_sources.c: what lies outside the data directory */
