@@ -17,7 +17,7 @@ import pytest
 import oracle
 from conftest import full_count
 from pghushcmd import DAMAGE, FAILED, REFUSED, USAGE, kill_and_wait, recovered_server, wait_until
-from scenario import flip_bit, mount_tmpfs, restore_and_accept, unmount
+from scenario import flip_bit, load_table, mount_tmpfs, restore_and_accept, unmount
 
 pytestmark = pytest.mark.quick
 
@@ -492,6 +492,38 @@ def test_debris_of_a_killed_backup_goes(archived):
     assert [r["reason"] for r in result.data["packs"] if r["run"] == alien[:25]] == ["no-trace"]
     assert tool.labels() == os.listdir(os.path.join(tool.repo, "main", "backup")) == [label]
     assert tool.temporary_files() == []
+
+
+def test_packs_of_an_unfinished_backup_that_a_later_one_names(archived, folder):
+    """A backup went on from a killed one: what it names of that run stays, the rest goes; all of it when the backup expires."""
+    server, tool = archived(pghush={"compress": "none"})
+    small = ("--checkpoint", "fast", "--pack-size", "1MiB", "--read-size", "256KiB", "--memory", "64MiB")
+    load_table(server, "big", 48)
+    server.sql("vacuum freeze; checkpoint")
+    process = tool.popen("backup", *small, stdout=-3, stderr=-3)
+    pack_folder = os.path.join(tool.repo, "main", "pack")
+    wait_until(lambda: os.path.isdir(pack_folder) and len(packs_of(tool)) > 20 or process.poll() is not None, 60)
+    assert process.poll() is None
+    kill_and_wait(process, signal.SIGKILL)
+    left = {name for name in packs_of(tool) if not name.startswith(".")}
+    server.sql("update big set pad = pad where ctid < '(100,0)'; checkpoint")
+    one = tool.run("backup", *small).data
+    assert one["resumed_extents"] > 4, one
+    label, run = one["label"], min(left)[:25]
+    both = set(packs_of(tool))
+    result = expire(tool, "--keep-full", "1")
+    named = [r for r in result.data["packs"] if r["run"] == run]
+    after = set(packs_of(tool))
+    assert len(named) == 1 and named[0]["live"] == len(after & left) > 0
+    assert after <= both and {name for name in after if name[:25] != run} == both - left
+    assert tool.run("verify").rc == 0
+    assert expire(tool, "--keep-full", "1").data["totals"]["packs_expired"] == 0
+    restorable(tool, server, label, folder + "/r")
+    server.sql("vacuum full big")
+    later = tool.backup("--type", "full")
+    expire(tool, "--keep-full", "1")
+    assert tool.labels() == os.listdir(os.path.join(tool.repo, "main", "backup")) == [later]
+    assert all(name.startswith(later[:16]) for name in packs_of(tool))
 
 
 def test_pin_that_comes_while_its_backup_goes(archived, folder):
