@@ -223,6 +223,22 @@ def test_spool_goes_after_promotion(archived):
     os.unlink(copy.pgdata + "/standby.signal")
 
 
+@pytest.mark.parametrize("given", [False, True])
+def test_spool_that_is_emptied_takes_notes(backlog, world, folder, given):
+    """The call that ends the spool of a recovery still notes what it stores; a folder made for the spool stays in use."""
+    server, tool, paths = backlog(4)
+    spool = os.path.join(folder, "myspool") if given else server.pgdata + "/pghush_spool"
+    world.run(["mkdir", spool])
+    inode = os.stat(spool).st_ino
+    world.write(spool + "/want", "x")
+    env = {"PGHUSH_SPOOL_PATH": spool} if given else {}
+    time.sleep(1.2)
+    assert push(tool, paths[0], env=env).data["others_stored"] >= 3
+    assert not os.path.exists(spool + "/want")
+    assert not given or os.stat(spool).st_ino == inode
+    assert push(tool, paths[1], env=env).data["by_note"]
+
+
 def test_segments_come_from_the_spool(filled, major):
     """In order, over the border of a log file's segments, each whole and right; the process ends at once when asked."""
     server, tool, target, names = filled(14, major)

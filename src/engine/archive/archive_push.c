@@ -153,18 +153,26 @@ static enum ph_rc check_origin(const struct push_call *c, struct ph_err *err)
                     c->archive.cluster);
 }
 
-/* A server that archives outside recovery was promoted, if it ever fetched anything. */
-static void end_of_recovery(const struct push_call *c)
+/*
+ * A server that archives outside recovery was promoted, if it ever fetched anything. A folder that
+ * somebody has made for the spool stays; ours is made anew for the notes.
+ */
+static void end_of_recovery(struct push_call *c)
 {
     AUTO_FREE char *wal_dir = path_dir(c->path);
     AUTO_FREE char *data_dir = path_dir(wal_dir);
     AUTO_FREE char *standby = path_join(data_dir, "standby.signal");
     AUTO_FREE char *recovery = path_join(data_dir, "recovery.signal");
-    AUTO_FREE char *path = archive_spool_path(c->opts->spool_path, c->path);
+    AUTO_FREE char *path = archive_spool_path(NULL, c->path);
     struct wal_spool spool = {.fd = c->spool_fd, .archive = &c->archive};
 
-    if (c->spool_fd >= 0 && access(standby, F_OK) != 0 && access(recovery, F_OK) != 0)
-        wal_spool_end(&spool, path);
+    if (c->spool_fd < 0 || access(standby, F_OK) == 0 || access(recovery, F_OK) == 0)
+        return;
+    wal_spool_end(&spool, c->opts->spool_path == NULL ? path : NULL);
+    if (c->opts->spool_path == NULL && access(path, F_OK) != 0) {
+        (void)close(c->spool_fd);
+        c->spool_fd = -1;
+    }
 }
 
 static enum ph_rc run(struct push_call *c, struct archive_push_result *result, struct ph_err *err)

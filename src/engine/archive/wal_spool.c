@@ -380,5 +380,6 @@ void wal_spool_end(const struct wal_spool *s, const char *path)
     wal_spool_drop(s, keep_none, NULL);
     (void)unlinkat(s->fd, WAL_SPOOL_LOCK_FILE, 0);
     (void)unlinkat(s->fd, WANT_FILE, 0);
-    (void)rmdir(path);
+    if (path != NULL)
+        (void)rmdir(path);
 }

@@ -60,7 +60,7 @@ void wal_spool_drop(const struct wal_spool *s, wal_spool_keep keep, const void *
 
 /*
  * Nobody will ask for segments any more, recovery is over: remove what was fetched, and the folder at
- * path where nothing else is in it. Costs one look where nothing was ever fetched.
+ * path (NULL: it stays) where nothing else is in it. Costs one look where nothing was ever fetched.
  */
 void wal_spool_end(const struct wal_spool *s, const char *path);
 
