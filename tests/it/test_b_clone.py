@@ -141,6 +141,7 @@ def test_clone_is_found_beside_a_lost_or_zeroed_summary(unarchived):
     tool.run("archive-push", finish_segment(server, 500))
 
 
+@pytest.mark.slow
 def test_clone_found_by_a_crossing_record(unarchived):
     """No segment switches: a record crosses each border."""
     server, tool = unarchived()
@@ -185,6 +186,7 @@ def test_server_set_back_to_where_names_are_free_again(unarchived):
     tool.run("archive-push", paths[-2])  # a gap that its own server fills
 
 
+@pytest.mark.slow
 def test_two_promotions_to_one_timeline(unarchived):
     """Two copies that promoted at different places: the second one's timeline 2 is another."""
     server, tool = unarchived()

@@ -167,6 +167,7 @@ def test_g01_killed_drill(story, place, world):
     os.rmdir(stranger)
 
 
+@pytest.mark.slow
 def test_two_drills_at_once(story, place):
     """A drill that runs is not taken for a leftover."""
     server, tool, label, half = story()

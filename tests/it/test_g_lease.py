@@ -136,7 +136,8 @@ def test_lease_is_renewed_while_it_is_held(frozen):
     assert lease(tool)["released"]
 
 
-@pytest.mark.parametrize("content", ["", "{}", "garbage\n", None])
+@pytest.mark.parametrize("content", [pytest.param("", marks=pytest.mark.slow), "{}",
+                                     pytest.param("garbage\n", marks=pytest.mark.slow), None])
 def test_damaged_lease(archived, content):
     """Named, with what to do; backups stay usable, and after the remedy all works."""
     server, tool = archived()

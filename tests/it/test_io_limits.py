@@ -44,7 +44,8 @@ def test_h02_descriptors_run_out_for_a_moment(small):
     restore_and_accept(tool, server, expected)
 
 
-@pytest.mark.parametrize("fault", ["enter:1+:EAGAIN", "enter:20+:EAGAIN", "enter:7:EAGAIN", "enter:30+:EIO"])
+@pytest.mark.parametrize("fault", ["enter:1+:EAGAIN", pytest.param("enter:20+:EAGAIN", marks=pytest.mark.slow),
+                                   "enter:7:EAGAIN", pytest.param("enter:30+:EIO", marks=pytest.mark.slow)])
 def test_kernel_stops_taking_requests(small, fault):
     """The rest is read and written without io_uring: the same bytes."""
     server, tool = small

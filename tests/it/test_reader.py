@@ -34,7 +34,7 @@ def backed_up(make_server, make_pghush):
     return make
 
 
-@pytest.mark.parametrize("compress", ["none", "lz4", "zstd"])
+@pytest.mark.parametrize("compress", ["none", "lz4", pytest.param("zstd", marks=pytest.mark.slow)])
 def test_same_bytes_as_restore(backed_up, folder, compress):
     tool, label = backed_up(compress)
     assert label in read(tool, "--list").stdout

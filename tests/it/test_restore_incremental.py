@@ -54,7 +54,6 @@ def accept(server, path):
     oracle.accept(copy, None)
 
 
-@pytest.mark.majors
 def test_chain_plain_and_in_place(archived, major):
     """A full backup and five incrementals under load: the last restored plain, and over a tree of the first."""
     server, tool = archived(major)
