@@ -162,6 +162,22 @@ static enum ph_rc last_generation(const struct attempt *a, uint64_t *ret_generat
     return PH_OK;
 }
 
+/* Somebody has the swap file, as long as he lives: stopped in the middle of a change, he cannot be replaced. */
+static enum ph_rc report_change(const struct attempt *a, struct ph_err *err)
+{
+    (void)err_set(
+        err, PH_BUSY,
+        "cluster \"%s\" is in use: a process is in the middle of a change there for %llu s",
+        a->opts->cluster, (unsigned long long)(STORE_HOLD_MAX_US / 1000000));
+    if (!a->exists || a->seen.released)
+        return err_hint(err, "Wait until it ends. If it is stopped, let it go on or end it.");
+    return err_hint(
+        err,
+        "\"%s\" of process %llu on host \"%s\" holds the lease. If it is stopped, let it go "
+        "on or end it: nobody takes over from it in the middle of a change.",
+        a->seen.command, (unsigned long long)a->seen.pid, a->seen.host);
+}
+
 /* The next generation is ours, if nobody was faster (RETRY). */
 static enum ph_rc claim(struct attempt *a, struct lease *ret_lease, struct ph_err *err)
 {
@@ -179,6 +195,8 @@ static enum ph_rc claim(struct attempt *a, struct lease *ret_lease, struct ph_er
     rc = lease_write(a->store, a->key.text, &info, &a->tag, err);
     if (rc == PH_EXISTS || rc == PH_NOT_FOUND)
         return err_set(err, PH_RETRY, "the lease was taken by another process");
+    if (rc == PH_BUSY)
+        return report_change(a, err);
     if (rc != PH_OK)
         return rc;
     tell_takeover(a);

@@ -559,6 +559,17 @@ def test_pin_that_comes_while_its_backup_goes(archived, folder):
     restorable(tool, server, old, folder + "/r")
 
 
+def test_one_that_stands_still_in_the_middle_of_a_change_is_told(archived):
+    """Nobody takes over from a process that is stopped while it changes the repository; who waits is told so after 10 s."""
+    server, tool = archived()
+    label = tool.backup()
+    with open(os.path.join(tool.repo, "main", ".swap-lease"), "rb") as swap:
+        fcntl.flock(swap, fcntl.LOCK_EX)
+        tool.fails("expire", "--keep-full", "1", rc=FAILED, says=("middle of a change", "stopped"))
+    expire(tool, "--keep-full", "1")
+    assert tool.labels() == [label]
+
+
 def test_backup_and_expire_exclude_one_another(archived):
     """While a backup runs expire is refused with exit 5, or waits for lock-timeout; a pin needs no waiting."""
     server, tool = archived(pghush={"read-depth": 1})
