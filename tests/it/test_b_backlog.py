@@ -101,6 +101,27 @@ def test_b06_one_that_fails_leaves_the_others(backlog, folder):
             forget(tool, server)
 
 
+def test_b06_disk_gets_full_in_the_middle(backlog, folder):
+    """From the Nth write on there is no room: what is visible is whole, nothing else counts as stored, room again is enough."""
+    server, tool, paths = backlog()
+    in_the_middle = 0
+    for number in range(2, 60, 3):
+        result = push(tool, paths[0], rc=None, env={"PH_FAULT": "write:%d+:ENOSPC" % number})
+        here = stored(tool)
+        assert (os.path.basename(paths[0]) in here) == (result.rc == 0)
+        assert_whole(tool, paths, folder)
+        assert tool.temporary_files() == []
+        in_the_middle += 1 < len(here) < len(paths)
+        if result.rc == 0 and result.data["others_failed"] == 0:
+            break
+        for path in paths:
+            known = os.path.basename(path) in stored(tool)
+            assert (push(tool, path).data["result"] == "was-there") >= known
+        assert len(stored(tool)) == len(paths)
+        forget(tool, server)
+    assert in_the_middle > 0
+
+
 def test_b06_damaged_one_in_the_middle(backlog):
     """A segment that is damaged on the server is left to its own call, which refuses it; all others are stored."""
     server, tool, paths = backlog()
