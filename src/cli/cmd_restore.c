@@ -146,9 +146,11 @@ static void report_left_out_text(struct command_run *run, const struct restore_r
 
     if (r->left_out_count == 0)
         return;
-    buf_printf(
-        &run->text, "%zu databases have no content (%" PRIu64 " files, %s); after recovery, run:\n",
-        r->left_out_count, r->sparse_files, num_format_size(r->sparse_bytes, size, sizeof size));
+    buf_printf(&run->text,
+               "%zu databases have no content (%" PRIu64 " files, %s); a connection to one of them "
+               "brings the server down: keep clients out, and after recovery run:\n",
+               r->left_out_count, r->sparse_files,
+               num_format_size(r->sparse_bytes, size, sizeof size));
     for (size_t i = 0; i < r->left_out_count; i++) {
         named = named && r->left_out[i].name != NULL;
         if (r->left_out[i].name == NULL)

@@ -43,18 +43,21 @@ static const struct command_spec specs[CMD_COUNT] = {
             .name = "backup",
             .arguments_text = "",
             .summary_text = "back up a running cluster",
-            .description_text = "Makes a full backup of a running primary or standby and publishes "
-                                "it as the last step, "
-                                "so that nothing half-written is ever visible. Reads around the "
-                                "page cache, in requests "
-                                "as wide as the drives, at low priority. SIGINT or SIGTERM end "
-                                "backup mode and leave no "
-                                "backup. Corrupt pages do not stop the backup: they are named, "
-                                "recorded, and make the exit "
-                                "code 4.",
+            .description_text =
+                "Makes a backup of a running primary or standby and publishes it as "
+                "the last step, so that nothing half-written is ever visible. The "
+                "first one is full; later ones read what WAL says has changed since "
+                "the newest backup on the server's lineage. One that was interrupted "
+                "is gone on from. Reads around the "
+                "page cache, in requests "
+                "as wide as the drives, at low priority. SIGINT or SIGTERM end "
+                "backup mode and leave no "
+                "backup. Corrupt pages do not stop the backup: they are named, "
+                "recorded, and make the exit "
+                "code 4.",
             .example_texts = {"pghush --cluster main backup",
                               "pghush --cluster main backup --checkpoint fast --compress lz4",
-                              "pghush --cluster main backup --with-wal --with-config"},
+                              "pghush --cluster main backup --type full --with-wal --with-config"},
         },
     [CMD_ARCHIVE_PUSH] =
         {

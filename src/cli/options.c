@@ -201,11 +201,10 @@ static const struct option_spec specs[OPT_COUNT] = {
             .commands = BIT_BACKUP,
             .choices = changed_by_words,
             .default_text = "auto",
-            .help_text = "How an incremental backup learns what changed. auto: from the archived "
-                         "WAL, else a "
-                         "full backup; wal: from the archived WAL, else an error; lsn: all pages "
-                         "are read and "
-                         "their LSNs looked at, where WAL is not archived by pghush.",
+            .help_text =
+                "How an incremental backup learns what changed. auto: from WAL, archived or in "
+                "pg_wal, else a full backup; wal: likewise, else an error; lsn: all pages are read "
+                "and their LSNs looked at, where WAL is not archived by pghush. Not for type full.",
         },
     [OPT_IMAGE_THRESHOLD] =
         {
@@ -791,7 +790,7 @@ static const struct option_spec specs[OPT_COUNT] = {
             .placeholder = "PATH",
             .help_text =
                 "An existing folder in which the scratch copy is made, in a folder of its own. It "
-                "needs room for the database. Required for --restore and --table.",
+                "needs room for the database. Required for verify --restore and restore --table.",
         },
     [OPT_DRILL_TIMEOUT] =
         {
