@@ -13,7 +13,6 @@ import lz4.block
 from host import PG_BIN, quiet_caches
 from measure import median, start_as
 from rows_backup import backup_once, empty_repository
-from tools import stored_bytes
 
 PAGE = 8192
 SEGMENT_PAGES = 131072
@@ -124,14 +123,13 @@ def row_incremental(bench):
                          rest.name, median(samples[rest.name], field), at_most=at_most)
 
 
-def kill_at(bench, tool, stored):
-    """Begin a full backup and end it with SIGKILL when its repository holds so many bytes."""
+def kill_after(bench, tool, seconds):
+    """Begin a full backup and end it with SIGKILL after so long."""
     empty_repository(tool)
     quiet_caches()
     process = start_as(bench.entry, bench.meter.tool_group, tool.backup_argv(), stdin=subprocess.DEVNULL,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while process.poll() is None and stored_bytes(tool.repo)[0] < stored:
-        time.sleep(0.02)
+    time.sleep(seconds)
     if process.poll() is not None:
         raise NotIncremental("the backup ended before it could be killed")
     os.kill(process.pid, signal.SIGKILL)
@@ -139,14 +137,13 @@ def kill_at(bench, tool, stored):
 
 
 def row_resume(bench):
-    """A full backup that is killed at half: the next one goes on from it. A pack that is not sealed is lost."""
+    """A full backup that is killed after half of its time: the next one goes on from it. A pack that is not sealed is lost."""
     report = bench.report
     tool = bench.pghush("pghush, resumed", workers=2, memory="256MiB", pack_size="32MiB")
     whole, rest = [], []
     for _ in range(bench.runs):
         whole.append(backup_once(bench, tool))
-        stored = stored_bytes(tool.repo)[0]
-        kill_at(bench, tool, stored // 2)
+        kill_after(bench, tool, whole[-1].wall_s / 2)
         quiet_caches()
         rest.append(bench.meter.run(tool.backup_argv()))
         report.progress("resumed", rest[-1])

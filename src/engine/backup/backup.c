@@ -125,6 +125,7 @@ static enum ph_rc start_pipeline(struct backup_job *job, struct ph_err *err)
     opts.encoder.changes = job->changes;
     opts.prior = job->prior == NULL ? NULL : job->prior->reader;
     opts.encoder.prior = opts.prior;
+    opts.encoder.resume = job->resume;
     opts.encoder.store = o->store;
     opts.encoder.cluster = o->cluster;
     opts.resume = job->resume;
@@ -328,13 +329,13 @@ static void discard_unpublished(struct backup_job *job)
         log_info("backup.resume", "what it has stored stays, the next backup can go on from it");
     else
         packer_discard(job->packer);
-    if (!job->keep_packs && store_delete(job->opts->store, started.text, &err) != PH_OK &&
-        err.rc != PH_NOT_FOUND)
-        log_warn("backup.debris", "started.json of backup %s stays behind: %s", job->label,
-                 err.text);
     if (job->manifest_done && store_delete(job->opts->store, manifest.text, &err) != PH_OK &&
-        err.rc != PH_NOT_FOUND)
+        err.rc != PH_NOT_FOUND) /* with started.json, which tells that it was not finished */
         log_warn("backup.debris", "the manifest of an unfinished backup stays behind: %s",
+                 err.text);
+    else if (!job->keep_packs && store_delete(job->opts->store, started.text, &err) != PH_OK &&
+             err.rc != PH_NOT_FOUND)
+        log_warn("backup.debris", "started.json of backup %s stays behind: %s", job->label,
                  err.text);
     lease_guard_end(&job->lease);
 }

@@ -124,14 +124,24 @@ struct encoded_frame {
 };
 
 /* How an extent comes into the manifest (read_big.c). */
-enum extent_how { EXTENT_READ, EXTENT_DELTA, EXTENT_FOLD, EXTENT_KEEP, EXTENT_BY_LSN };
+enum extent_how {
+    EXTENT_READ,
+    EXTENT_DELTA,
+    EXTENT_FOLD,
+    EXTENT_RESUME,
+    EXTENT_KEEP,
+    EXTENT_BY_LSN,
+};
 
 struct batch_extent {
     /* The reader's plan. */
     enum extent_how how;
     uint32_t number;
     size_t len_bytes;
-    uint32_t named; /* pages that WAL names; READ: zero where nothing is known */
+    uint32_t named;             /* pages that WAL names; READ: zero where nothing is known */
+    const uint8_t *frame_bytes; /* RESUME: the stored frame, the reader's; in the slab at: */
+    size_t slab_offset;
+    uint32_t frame_len;
     bool has_prior; /* entry and deltas are the prior's, and the length is the same */
 
     /* The prior's, with its places of packs; then what the worker made of it. */

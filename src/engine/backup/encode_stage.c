@@ -25,8 +25,10 @@ struct encoder {
     size_t extent_bytes;
     struct page_check *pages;
     struct change_check *changes;
-    struct extent_fetch *fetch; /* NULL in a full backup */
-    uint8_t *folded;            /* likewise; an extent */
+    struct extent_fetch *fetch;  /* NULL in a full backup */
+    const struct resume *resume; /* NULL: nothing to go on from */
+    struct codec_ctx *decoder;   /* of frames that were stored */
+    uint8_t *folded;             /* an extent that was not read from the database as a whole */
     unsigned image_threshold;
     uint8_t *scratch; /* EXTENT_BYTES_MAX: an extent without its zero pages, or a bundle */
 };
@@ -43,10 +45,11 @@ struct encoder *encoder_new(const struct encoder_opts *opts)
     e->changes = opts->changes;
     e->image_threshold = opts->image_threshold;
     e->scratch = xmalloc(EXTENT_BYTES_MAX);
-    if (opts->prior != NULL) {
+    e->resume = opts->resume;
+    e->decoder = codec_ctx_new(CODEC_NONE, 0);
+    e->folded = xmalloc(e->extent_bytes);
+    if (opts->prior != NULL)
         e->fetch = extent_fetch_new(opts->store, opts->cluster, opts->prior, opts->page_bytes);
-        e->folded = xmalloc(e->extent_bytes);
-    }
     return e;
 }
 
@@ -55,6 +58,7 @@ void encoder_free(struct encoder *e)
     if (e == NULL)
         return;
     codec_ctx_free(e->codec);
+    codec_ctx_free(e->decoder);
     extent_fetch_free(e->fetch);
     free(e->folded);
     free(e->scratch);
@@ -396,6 +400,44 @@ static enum ph_rc encode_by_lsn(struct extents_run *r, struct batch_extent *x, u
     return encode_delta(r, x, raw, len, newer, err);
 }
 
+/* The stored frame decodes, and its pages are older than the unfinished backup. */
+static bool is_resumable(struct extents_run *r, const struct batch_extent *x)
+{
+    struct encoder *e = r->e;
+    const uint8_t *frame = r->b->slab + x->slab_offset;
+    ph_blkno first = r->b->source->first_block +
+                     (ph_blkno)((uint64_t)x->number * e->extent_bytes / e->page_bytes);
+    struct frame_head head;
+    struct ph_err err;
+
+    if (frame_head_decode(frame, x->frame_len, &head, &err) != PH_OK ||
+        head.raw_len != x->len_bytes ||
+        frame_decode(frame, &head, e->decoder, e->folded, &err) != PH_OK)
+        return false;
+    for (size_t at = 0, i = 0; at < x->len_bytes; at += e->page_bytes, i++)
+        if (!resume_page_is_old(e->resume, e->folded + at, first + (ph_blkno)i))
+            return false;
+    return true;
+}
+
+/* What an unfinished backup stored of the extent, or, where that cannot be used, the extent itself. */
+static enum ph_rc encode_resumed(struct extents_run *r, struct batch_extent *x, struct ph_err *err)
+{
+    struct encoder *e = r->e;
+    const struct source *s = r->b->source;
+    uint64_t offset = (uint64_t)x->number * e->extent_bytes;
+    uint32_t live;
+
+    x->kept = is_resumable(r, x);
+    if (x->kept)
+        return PH_OK;
+    x->resumed_image = false;
+    if (page_check_read(s, offset, x->len_bytes, e->folded, err) != PH_OK)
+        return err->rc;
+    live = live_pages(e, s, offset, e->folded, x->len_bytes);
+    return encode_image(r, x, e->folded, live, xxh3_64(e->folded, x->len_bytes), err);
+}
+
 static enum ph_rc encode_extent(struct extents_run *r, struct batch_extent *x, struct ph_err *err)
 {
     struct encoder *e = r->e;
@@ -412,6 +454,8 @@ static enum ph_rc encode_extent(struct extents_run *r, struct batch_extent *x, s
         return encode_changed(r, x, err);
     if (x->how == EXTENT_FOLD)
         return encode_folded(r, x, err);
+    if (x->how == EXTENT_RESUME)
+        return encode_resumed(r, x, err);
     bytes = slab_at(r, offset);
     live = live_pages(e, s, offset, bytes, x->len_bytes);
     sum = xxh3_64(bytes, x->len_bytes);

@@ -33,6 +33,7 @@ struct encoder_opts {
     struct store *store;          /* where the prior backup is; these three NULL in a full backup */
     const char *cluster;
     const struct manifest_reader *prior;
+    const struct resume *resume; /* NULL: no unfinished backup to go on from; borrowed */
 };
 
 /* For one worker thread; opts are copied. */

@@ -80,6 +80,29 @@ static enum look look_again(const struct source *s, uint64_t offset, size_t page
     return LOOK_READ;
 }
 
+enum ph_rc page_check_read(const struct source *s, uint64_t offset, size_t len_bytes,
+                           uint8_t *ret_bytes, struct ph_err *err)
+{
+    struct direct_file f = {.fd = -1, .buffered_fd = -1};
+    AUTO_FREE uint8_t *room = NULL;
+    void *aligned = NULL;
+    size_t got = 0;
+    enum ph_rc rc;
+
+    memset(ret_bytes, 0, len_bytes);
+    rc = direct_open(s->dirfd, s->fs_path, true, &f, err);
+    if (rc != PH_OK)
+        return rc == PH_NOT_FOUND ? PH_OK : rc;
+    if (posix_memalign(&aligned, DIRECT_ALIGN_BYTES, len_bytes) != 0)
+        ph_out_of_memory(len_bytes);
+    room = aligned;
+    rc = pread_upto(f.fd, room, len_bytes, offset, &got, err);
+    direct_close(&f);
+    if (rc == PH_OK)
+        memcpy(ret_bytes, room, got);
+    return rc;
+}
+
 static void keep(struct page_finding *list, size_t *kept, const struct page_finding *finding)
 {
     if (*kept == PAGE_FINDINGS_MAX)

@@ -47,6 +47,15 @@ struct page_check *page_check_new(bool enabled, size_t page_bytes, ph_lsn known_
 void page_check_free(struct page_check *pc);
 
 /*
+ * Read len_bytes at offset of a source's file anew, around the other stages. What is beyond its end, or of a
+ * file that is gone by now, is zero: WAL says so, too. Threads: any. Errors: AUTH, IO.
+ *
+ * offset, len_bytes  multiples of DIRECT_ALIGN_BYTES
+ */
+MUST_CHECK enum ph_rc page_check_read(const struct source *s, uint64_t offset, size_t len_bytes,
+                                      uint8_t *ret_bytes, struct ph_err *err);
+
+/*
  * Judge one page of a source that has relation pages. A page that was being written is replaced in
  * place by its newer content. Returns true where the page is all zero. Threads: any worker.
  *

@@ -8,6 +8,7 @@
  *   DELTA   only the changed pages are read
  *   FOLD    likewise, but it has as many deltas as may be: the worker gets the others from the repository
  *           and makes an image
+ *   RESUME  a frame that an unfinished backup stored is taken along; the worker judges it
  *   KEEP    nothing is read, the prior's frames are named again
  *   BY_LSN  read whole, the pages' LSNs tell the worker which of the above it is
  *
@@ -88,6 +89,11 @@ static enum extent_how choose(const struct cutter *c, const struct batch_extent 
     return c->st->set->slab_bytes >= 2 * c->extent_bytes ? EXTENT_FOLD : EXTENT_READ;
 }
 
+static size_t resumed_room(const struct batch_extent *x)
+{
+    return (size_t)round_up_u64(x->frame_len, SLAB_ALIGN_BYTES);
+}
+
 /* Instead of reading: a frame of the unfinished backup. Whole extents only. */
 static void take_resumed(struct cutter *c, struct batch_extent *x)
 {
@@ -99,9 +105,16 @@ static void take_resumed(struct cutter *c, struct batch_extent *x)
     if (f->of == NULL || x->len_bytes != c->extent_bytes)
         return;
     if (x->how == EXTENT_READ) {
-        x->resumed_image = resume_image(f, x->number, first, pages, &x->entry);
-        if (x->resumed_image)
+        struct extent_entry entry;
+
+        x->resumed_image =
+            resume_image(f, x->number, first, pages, &entry, &x->frame_bytes, &x->frame_len) &&
+            resumed_room(x) + c->extent_bytes <= c->st->set->slab_bytes;
+        if (x->resumed_image) {
+            x->entry = entry;
             x->delta_count = 0;
+            x->how = EXTENT_RESUME;
+        }
     } else if (x->how == EXTENT_DELTA) {
         x->resumed_delta = resume_delta(f, x->number, first, pages, x->named,
                                         &x->deltas[x->delta_count], &frame_xxh3);
@@ -111,7 +124,7 @@ static void take_resumed(struct cutter *c, struct batch_extent *x)
             x->delta_count++;
         }
     }
-    if (x->resumed_image || x->resumed_delta)
+    if (x->resumed_delta)
         x->how = EXTENT_KEEP;
 }
 
@@ -143,7 +156,8 @@ static bool add_range(const struct cutter *c, struct batch *b, uint64_t from, ui
     struct piece *last = b->piece_count > 0 ? &b->pieces[b->piece_count - 1] : NULL;
     uint64_t start = from & ~(uint64_t)(DIRECT_ALIGN_BYTES - 1);
     uint64_t end = MIN_OF(round_up_u64(to, DIRECT_ALIGN_BYTES), c->size_bytes);
-    bool joins = last != NULL && start <= last->offset + last->want_bytes + c->page_bytes;
+    bool joins = last != NULL && start <= last->offset + last->want_bytes + c->page_bytes &&
+                 last->slab_offset + last->room_bytes == b->slab_used_bytes;
     size_t at = joins ? last->slab_offset : b->slab_used_bytes;
     uint64_t begin = joins ? last->offset : start;
     size_t want = (size_t)(end - begin);
@@ -180,13 +194,27 @@ static bool add_changed(const struct cutter *c, struct batch *b, const struct ba
     return true;
 }
 
+/* The stored frame goes into the slab; the worker may have to make an image in its place. */
+static bool add_resumed(const struct cutter *c, struct batch *b, struct batch_extent *x)
+{
+    size_t room = resumed_room(x);
+
+    b->folded_bytes += x->len_bytes;
+    if (b->slab_used_bytes + room + b->folded_bytes > c->st->set->slab_bytes)
+        return false;
+    x->slab_offset = b->slab_used_bytes;
+    memcpy(b->slab + x->slab_offset, x->frame_bytes, x->frame_len);
+    b->slab_used_bytes += room;
+    return true;
+}
+
 /*
  * All that the planned extent needs, or nothing. What a batch encodes is never more than its slab holds: an
  * extent that is folded counts as a whole.
  */
-static bool add_reads(const struct cutter *c, struct batch *b)
+static bool add_reads(struct cutter *c, struct batch *b)
 {
-    const struct batch_extent *x = &c->planned;
+    struct batch_extent *x = &c->planned;
     size_t pieces = b->piece_count;
     size_t used = b->slab_used_bytes;
     size_t folded = b->folded_bytes;
@@ -197,6 +225,8 @@ static bool add_reads(const struct cutter *c, struct batch *b)
         b->folded_bytes += x->len_bytes;
     if (x->how == EXTENT_DELTA || x->how == EXTENT_FOLD)
         fits = add_changed(c, b, x);
+    else if (x->how == EXTENT_RESUME)
+        fits = add_resumed(c, b, x);
     else if (x->how != EXTENT_KEEP)
         fits = add_range(c, b, c->at, c->at + x->len_bytes);
     if (fits)

@@ -435,11 +435,7 @@ static bool is_named(const uint8_t *frame, const struct pack_index_entry *e,
            ret_head->extent == e->extent;
 }
 
-/*
- * Can the page have been read as it is here by the unfinished backup, and be as it was when that began? Else it
- * was corrupt, being written, or read from a server that was ahead of this one.
- */
-static bool is_old(const struct resume *r, const uint8_t *page, ph_blkno block)
+bool resume_page_is_old(const struct resume *r, const uint8_t *page, ph_blkno block)
 {
     const struct pg_page_rules rules = {
         .page_bytes = r->what.page_size, .checksums = true, .insert_lsn = r->what.start_lsn};
@@ -466,7 +462,7 @@ static bool is_sound(struct resume *r, const uint8_t *frame, const struct frame_
     for (uint32_t i = 0; i < MANIFEST_EXTENT_PAGES_MAX; i++) {
         if ((head->pages >> i & 1) == 0)
             continue;
-        if (!is_old(r, r->raw + at, first + i))
+        if (!resume_page_is_old(r, r->raw + at, first + i))
             return false;
         at += page_bytes;
     }
@@ -505,7 +501,8 @@ static const uint8_t *next_frame(struct resume_file *f, uint32_t number, enum fr
 }
 
 bool resume_image(struct resume_file *f, uint32_t number, ph_blkno first, uint32_t pages,
-                  struct extent_entry *ret_entry)
+                  struct extent_entry *ret_entry, const uint8_t **ret_frame,
+                  uint32_t *ret_frame_len)
 {
     uint32_t all = (uint32_t)((UINT64_C(1) << pages) - 1);
     struct frame_head head;
@@ -516,9 +513,10 @@ bool resume_image(struct resume_file *f, uint32_t number, ph_blkno first, uint32
         return false;
     bytes = next_frame(f, number, FRAME_IMAGE, &head, &e);
     /* With zero pages in it, the sum of the extent is not that of the frame: read it again. */
-    if (bytes == NULL || head.pages != all || head.block_count > MANIFEST_EXTENT_BLOCKS_MAX ||
-        !is_sound(f->of, bytes, &head, first))
+    if (bytes == NULL || head.pages != all || head.block_count > MANIFEST_EXTENT_BLOCKS_MAX)
         return false;
+    *ret_frame = bytes;
+    *ret_frame_len = e.len_bytes;
     *ret_entry = (struct extent_entry){
         .pack = f->of->rows[f->ref].pack,
         .frame_offset = e.offset,

@@ -65,11 +65,18 @@ bool resume_find(struct resume *r, const char *path, const struct relpath *rel,
 void resume_file_release(struct resume_file *f);
 
 /*
- * The stored image of a whole extent that did not change since. `first` is the extent's first block
- * within the fork, pages how many it has.
+ * The stored image of a whole extent that WAL does not name since. `first` is the extent's first block
+ * within the fork, pages how many it has. The frame's bytes are borrowed until the next call; whoever decodes
+ * them judges the pages with resume_page_is_old.
  */
 bool resume_image(struct resume_file *f, uint32_t number, ph_blkno first, uint32_t pages,
-                  struct extent_entry *ret_entry);
+                  struct extent_entry *ret_entry, const uint8_t **ret_frame,
+                  uint32_t *ret_frame_len);
+/*
+ * Can the page have been read as it is here by the unfinished backup, and be as it was when that began? Else it
+ * was corrupt, being written, or read from a server that was ahead of this one. Threads: any.
+ */
+bool resume_page_is_old(const struct resume *r, const uint8_t *page, ph_blkno block);
 /* The stored delta of exactly the pages `named`, which did not change since; ret_xxh3: of its raw bytes. */
 bool resume_delta(struct resume_file *f, uint32_t number, ph_blkno first, uint32_t pages,
                   uint32_t named, struct delta_entry *ret_delta, uint64_t *ret_xxh3);
