@@ -59,7 +59,7 @@ bool str_is_text(const char *str, size_t len_bytes)
     return true;
 }
 
-char *str_escape(const char *str)
+static char *escape(const char *str, const char *also)
 {
     const uint8_t *s = (const uint8_t *)str;
     size_t len = strlen(str);
@@ -69,7 +69,7 @@ char *str_escape(const char *str)
     for (size_t i = 0; i < len;) {
         size_t n = utf8_sequence(s + i, len - i);
 
-        if (n == 0 || s[i] < 0x20 || s[i] == 0x7f || s[i] == '"' || s[i] == '\\') {
+        if (n == 0 || s[i] < 0x20 || s[i] == 0x7f || strchr(also, s[i]) != NULL) {
             buf_printf(&out, "\\x%02x", s[i]);
             i++;
         } else {
@@ -78,6 +78,16 @@ char *str_escape(const char *str)
         }
     }
     return out.data == NULL ? xstrdup("") : (char *)out.data;
+}
+
+char *str_escape(const char *str)
+{
+    return escape(str, "\"\\");
+}
+
+char *str_printable(const char *str)
+{
+    return escape(str, "");
 }
 
 void str_hex(const uint8_t *data, size_t len_bytes, char *ret_hex)

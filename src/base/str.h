@@ -22,6 +22,9 @@ bool str_is_text(const char *str, size_t len_bytes);
  */
 char *str_escape(const char *str);
 
+/* What a program has said, for messages: as str_escape, but quotes and backslashes stay. Caller frees. */
+char *str_printable(const char *str);
+
 /* Lower-case hex of data into ret_hex, which has room for 2 * len_bytes + 1. */
 void str_hex(const uint8_t *data, size_t len_bytes, char *ret_hex);
 bool str_unhex(const char *hex, size_t len_bytes, uint8_t *ret_data); /* len_bytes = of data */

@@ -16,11 +16,15 @@
 #include "base/timeutil.h"
 #include "cli/output.h"
 
+/* Of what was read: an incremental backup reads little of its database. */
 static uint64_t speed_of(const struct backup_info *b)
 {
+    uint64_t read_bytes = b->io.read_direct_bytes + b->io.read_cached_bytes +
+                          b->io.read_dontcache_bytes + b->io.read_buffered_bytes;
+
     if (b->copy_us == 0)
         return 0;
-    return (uint64_t)((double)b->bytes * 1e6 / (double)b->copy_us);
+    return (uint64_t)((double)read_bytes * 1e6 / (double)b->copy_us);
 }
 
 const char *backup_view_speed(const struct backup_info *b, char *buf, size_t buf_bytes)
@@ -186,6 +190,26 @@ static void add_times_and_wal(struct table *t, const struct backup_info *b)
                  b->with_wal ? ", in the backup" : "");
 }
 
+/* Against which backup it was made, or why against none. */
+static void add_origin(struct table *t, const struct backup_info *b)
+{
+    const struct backup_changes *c = &b->changes;
+
+    if (b->prior != NULL)
+        add_fact(t, "made against", "%s", b->prior);
+    if (b->incremental)
+        add_fact(t, "extents",
+                 "%" PRIu64 " as before, %" PRIu64 " with another delta, %" PRIu64
+                 " stored as a whole; at most %" PRIu64 " delta%s in one",
+                 c->extents_kept, c->extents_delta, c->extents_image, c->deltas_max,
+                 num_plural(c->deltas_max));
+    if (b->full_reason != NULL) {
+        AUTO_FREE char *reason = str_escape(b->full_reason);
+
+        add_fact(t, "full because", "%s", reason);
+    }
+}
+
 void backup_view_text(const struct backup_info *b, size_t indent, struct buf *out)
 {
     struct table t;
@@ -204,14 +228,16 @@ void backup_view_text(const struct backup_info *b, size_t indent, struct buf *ou
         add_fact(&t, "result", "ok");
     add_fact(&t, "PostgreSQL", "%u.%u, page checksums %s", b->pg_version / 10000,
              b->pg_version % 10000, b->checksums ? "on" : "off");
+    add_origin(&t, b);
     add_times_and_wal(&t, b);
     add_fact(&t, "database", "%s in %" PRIu64 " files",
              num_format_size(b->bytes, size, sizeof size), b->files);
     add_fact(&t, "stored", "%s in %" PRIu64 " pack%s",
              num_format_size(b->stored_bytes, stored, sizeof stored), b->packs,
              b->packs == 1 ? "" : "s");
-    add_fact(&t, "took", "%s, %s", num_format_duration(b->duration_us, took, sizeof took),
-             backup_view_speed(b, speed, sizeof speed));
+    (void)backup_view_speed(b, speed, sizeof speed);
+    add_fact(&t, "took", "%s%s%s", num_format_duration(b->duration_us, took, sizeof took),
+             speed[0] == '\0' ? "" : ", read ", speed);
     for (size_t i = 0; i < b->tablespace_count; i++) {
         AUTO_FREE char *name = str_escape(b->tablespaces[i].name);
         AUTO_FREE char *location = str_escape(b->tablespaces[i].location);

@@ -18,10 +18,27 @@ static const char *outcome_word(enum init_outcome outcome)
         return "created";
     case INIT_UPGRADED:
         return "upgraded";
+    case INIT_REBUILT:
+        return "rebuilt";
     case INIT_WAS_THERE:
         break;
     }
     return "was-there";
+}
+
+static const char *outcome_clause(enum init_outcome outcome)
+{
+    switch (outcome) {
+    case INIT_CREATED:
+        return "is set up";
+    case INIT_UPGRADED:
+        return "has taken its new identity in";
+    case INIT_REBUILT:
+        return "had lost its cluster.json, which was made again from its backups";
+    case INIT_WAS_THERE:
+        break;
+    }
+    return "was set up already";
 }
 
 static void report(struct command_run *run, const struct init_result *result)
@@ -45,11 +62,8 @@ static void report(struct command_run *run, const struct init_result *result)
         return;
     }
     buf_printf(&run->text, "cluster \"%s\" %s in \"%s\": PostgreSQL %u, system identifier %s\n",
-               c->name,
-               result->outcome == INIT_CREATED    ? "is set up"
-               : result->outcome == INIT_UPGRADED ? "has taken its new identity in"
-                                                  : "was set up already",
-               cfg_str(run->cfg, OPT_REPO), now->pg_major, id);
+               c->name, outcome_clause(result->outcome), cfg_str(run->cfg, OPT_REPO), now->pg_major,
+               id);
     buf_printf(&run->text,
                "\nIn postgresql.conf, then restart the server and run \"pghush check\":\n\n"
                "  archive_mode = on\n  %s\n",

@@ -18,7 +18,8 @@ static const struct command_spec specs[CMD_COUNT] = {
                 "Asks "
                 "the server, or reads the data directory when no server runs on it. Running it "
                 "again is "
-                "harmless. After pg_upgrade, --upgrade accepts the new identity beside the old "
+                "harmless. Where cluster.json was lost, it is made again from the backups. After "
+                "pg_upgrade, --upgrade accepts the new identity beside the old "
                 "one.",
             .example_texts = {"pghush --cluster main init", "pghush --cluster main init --upgrade"},
         },

@@ -396,15 +396,20 @@ static void totals_text(const struct expire_result *r, struct buf *out)
     char wal[32];
     char live[32];
     char stored[32];
+    char unfinished[48] = "";
 
-    buf_printf(
-        out, "%s%" PRIu64 " of %zu backups, %" PRIu64 " packs (%s), %" PRIu64 " WAL objects (%s)\n",
-        r->refusal[0] != '\0' ? "nothing removed; would be: "
-        : r->dry_run          ? "would be removed: "
-                              : "removed: ",
-        t->backups, r->world.catalogue.backup_count, t->packs,
-        num_format_size(t->packs_expired_bytes, packs, sizeof packs), t->wal_objects,
-        num_format_size(t->wal_expired_bytes, wal, sizeof wal));
+    if (r->unfinished_count > 0)
+        (void)snprintf(unfinished, sizeof unfinished, "%zu unfinished one%s, ", r->unfinished_count,
+                       num_plural(r->unfinished_count));
+    buf_printf(out,
+               "%s%" PRIu64 " of %zu backups, %s%" PRIu64 " packs (%s), %" PRIu64
+               " WAL objects (%s)\n",
+               r->refusal[0] != '\0' ? "nothing removed; would be: "
+               : r->dry_run          ? "would be removed: "
+                                     : "removed: ",
+               t->backups, r->world.catalogue.backup_count + r->world.catalogue.damaged_count,
+               unfinished, t->packs, num_format_size(t->packs_expired_bytes, packs, sizeof packs),
+               t->wal_objects, num_format_size(t->wal_expired_bytes, wal, sizeof wal));
     buf_printf(out, "packs: %s named by kept backups, of %s stored\n",
                num_format_size(t->packs_live_bytes, live, sizeof live),
                num_format_size(t->packs_stored_bytes, stored, sizeof stored));

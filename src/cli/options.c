@@ -848,7 +848,8 @@ static const struct option_spec specs[OPT_COUNT] = {
             .default_text = "off",
             .help_text =
                 "Read manifests and the indexes of packs, not what packs and WAL objects hold. It "
-                "finds what is missing, cut or exchanged, but not a flipped bit in the data.",
+                "finds packs that are missing, cut or exchanged, and WAL objects that are missing "
+                "or empty, but not cut WAL, nor a flipped bit in the data.",
         },
     [OPT_KEEP_FULL] =
         {

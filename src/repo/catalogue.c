@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "format/sealed_json.h"
+#include "repo/backup_folder.h"
 #include "repo/repo_keys.h"
 
 #define BACKUPS_MAX ((size_t)1000000)
@@ -22,6 +23,30 @@ void catalogue_release(struct catalogue *c)
     free(c->backups);
     free(c->damaged);
     memset(c, 0, sizeof *c);
+}
+
+/* There is no backup.json; err says so. CORRUPT where there was one. */
+static enum ph_rc tell_missing(struct store *store, const char *cluster, const char *label,
+                               struct ph_err *err)
+{
+    struct ph_err missing = *err;
+    bool damaged;
+
+    if (backup_folder_damaged(store, cluster, label, &damaged, err) != PH_OK)
+        return err->rc;
+    if (!damaged) {
+        *err = missing;
+        return err_ctx(err, "backup \"%s\" does not exist", label);
+    }
+    (void)err_set(
+        err, PH_CORRUPT,
+        "backup.json of backup %s is missing, though the backup was finished: its manifest "
+        "is there",
+        label);
+    return err_hint(err,
+                    "Put \"%s\" back from a copy of the repository, or remove the backup's "
+                    "folder where it is not wanted any more.",
+                    repo_key_backup_json(cluster, label).text);
 }
 
 enum ph_rc catalogue_load_backup(struct store *store, const char *cluster, const char *label,
@@ -38,7 +63,7 @@ enum ph_rc catalogue_load_backup(struct store *store, const char *cluster, const
     snprintf(what, sizeof what, "backup.json of backup %s", label);
     enum ph_rc rc = store_get(store, repo_key_backup_json(cluster, label).text, &text, err);
     if (rc == PH_NOT_FOUND)
-        rc = err_ctx(err, "backup \"%s\" does not exist", label);
+        rc = tell_missing(store, cluster, label, err);
     struct backup_info info = {0};
     if (rc == PH_OK)
         rc = backup_info_decode(text.data, text.len_bytes, what, &info, err);
@@ -138,6 +163,44 @@ enum ph_rc catalogue_publish(struct store *store, const char *cluster,
     return rc == PH_OK ? PH_OK : err_ctx(err, "could not publish backup %s", info->label);
 }
 
+struct backups_there {
+    struct store *store;
+    const char *cluster;
+    size_t count;
+};
+
+static enum ph_rc count_backup(void *ctx, const struct store_entry *entry, struct ph_err *err)
+{
+    struct backups_there *b = ctx;
+    uint64_t size_bytes;
+    enum ph_rc rc;
+
+    if (!entry->is_prefix || !backup_label_valid(entry->name))
+        return PH_OK;
+    rc = store_stat(b->store, repo_key_backup_json(b->cluster, entry->name).text, &size_bytes, err);
+    if (rc == PH_OK)
+        b->count++;
+    return rc == PH_NOT_FOUND ? PH_OK : rc;
+}
+
+/* There is no cluster.json: was there one? */
+static enum ph_rc tell_no_cluster(struct store *store, const char *cluster, struct ph_err *err)
+{
+    struct backups_there b = {.store = store, .cluster = cluster};
+    enum ph_rc rc = store_list(store, repo_key_backups(cluster).text, false, count_backup, &b, err);
+
+    if (rc != PH_OK)
+        return rc;
+    if (b.count == 0) {
+        (void)err_set(err, PH_NOT_FOUND, "repository \"%s\" has no cluster \"%s\"",
+                      store_name(store), cluster);
+        return err_hint(err, "Run \"pghush --cluster %s init\" once.", cluster);
+    }
+    (void)err_set(err, PH_CORRUPT, "cluster.json of cluster \"%s\" is missing, %zu backup%s there",
+                  cluster, b.count, b.count == 1 ? " is" : "s are");
+    return err_hint(err, "\"pghush --cluster %s init\" makes it again from the backups.", cluster);
+}
+
 struct clusters {
     struct store *store;
     catalogue_cluster_visit visit;
@@ -152,8 +215,12 @@ static enum ph_rc visit_cluster(void *ctx, const struct store_entry *entry, stru
     if (!entry->is_prefix || !repo_cluster_name_valid(entry->name))
         return PH_OK;
     enum ph_rc rc = store_stat(c->store, repo_key_cluster_json(entry->name).text, &size_bytes, err);
-    if (rc == PH_NOT_FOUND)
-        return PH_OK;
+    if (rc == PH_NOT_FOUND) {
+        rc = tell_no_cluster(c->store, entry->name, err);
+        if (rc == PH_NOT_FOUND)
+            return PH_OK;
+        rc = rc == PH_CORRUPT ? PH_OK : rc; /* who loads it is told so */
+    }
     return rc == PH_OK ? c->visit(c->ctx, entry->name, err) : rc;
 }
 
@@ -174,11 +241,8 @@ enum ph_rc catalogue_cluster_load(struct store *store, const char *cluster,
     buf_init(&text, SEALED_JSON_BYTES_MAX);
     snprintf(what, sizeof what, "cluster.json of cluster \"%s\"", cluster);
     enum ph_rc rc = store_get(store, repo_key_cluster_json(cluster).text, &text, err);
-    if (rc == PH_NOT_FOUND) {
-        (void)err_set(err, PH_NOT_FOUND, "repository \"%s\" has no cluster \"%s\"",
-                      store_name(store), cluster);
-        rc = err_hint(err, "Run \"pghush --cluster %s init\" once.", cluster);
-    }
+    if (rc == PH_NOT_FOUND)
+        rc = tell_no_cluster(store, cluster, err);
     if (rc == PH_OK)
         rc = cluster_info_decode(text.data, text.len_bytes, what, ret, err);
     buf_release(&text);

@@ -30,11 +30,11 @@ struct catalogue {
 
 void catalogue_release(struct catalogue *c);
 
-/* All published backups. A folder without backup.json is an unfinished one and left out. */
+/* All published backups. A folder without backup.json is an unfinished one and left out, if it is not damaged (backup_folder.h). */
 MUST_CHECK enum ph_rc catalogue_load(struct store *store, const char *cluster,
                                      struct catalogue *ret, struct ph_err *err);
 
-/* One backup. NOT_FOUND, CORRUPT. */
+/* One backup. NOT_FOUND; CORRUPT, also where backup.json of a finished backup is missing. */
 MUST_CHECK enum ph_rc catalogue_load_backup(struct store *store, const char *cluster,
                                             const char *label, struct backup_info *ret,
                                             struct ph_err *err);
@@ -46,12 +46,12 @@ MUST_CHECK enum ph_rc catalogue_load_backup(struct store *store, const char *clu
 MUST_CHECK enum ph_rc catalogue_publish(struct store *store, const char *cluster,
                                         const struct backup_info *info, struct ph_err *err);
 
-/* The folders of the repository that have a cluster.json. visit: once a name, in byte order. */
+/* The folders of the repository that have a cluster.json, or have lost it: there are backups. visit: once a name, in byte order. */
 typedef enum ph_rc (*catalogue_cluster_visit)(void *ctx, const char *cluster, struct ph_err *err);
 MUST_CHECK enum ph_rc catalogue_clusters(struct store *store, catalogue_cluster_visit visit,
                                          void *ctx, struct ph_err *err);
 
-/* cluster.json. NOT_FOUND (with a hint to init), CORRUPT, REFUSED. */
+/* cluster.json. NOT_FOUND (with a hint to init), CORRUPT (also where it is missing and backups are there), REFUSED. */
 MUST_CHECK enum ph_rc catalogue_cluster_load(struct store *store, const char *cluster,
                                              struct cluster_info *ret, struct ph_err *err);
 /* EXISTS where there is one. */

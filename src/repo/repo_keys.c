@@ -80,6 +80,11 @@ struct repo_key repo_key_drill(const char *cluster, const char *label)
     return key_printf("%s/backup/%s/drill", cluster, label);
 }
 
+struct repo_key repo_key_removing(const char *cluster, const char *label)
+{
+    return key_printf("%s/backup/%s/removing", cluster, label);
+}
+
 struct repo_key repo_key_started(const char *cluster, const char *label)
 {
     return key_printf("%s/backup/%s/started.json", cluster, label);

@@ -32,6 +32,8 @@ struct repo_key repo_key_pin(const char *cluster, const char *label);
 /* How its last restore drill went; an object of the backup, removed with it. */
 struct repo_key repo_key_drill(const char *cluster, const char *label);
 struct repo_key repo_key_started(const char *cluster, const char *label); /* unfinished.h */
+/* It is being removed; backup_folder.h. */
+struct repo_key repo_key_removing(const char *cluster, const char *label);
 struct repo_key repo_key_packs(const char *cluster); /* prefix "CLUSTER/pack" */
 /* run: "STAMP-RUN", 16 + 1 + 8 characters. */
 struct repo_key repo_key_pack(const char *cluster, const char *run, uint32_t sequence);

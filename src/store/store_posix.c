@@ -153,6 +153,12 @@ enum ph_rc store_posix_sync_dir(struct store_posix *s, const char *key, struct p
 
 /* ---- small objects ---- */
 
+static enum ph_rc refuse_kind(const char *key, struct ph_err *err)
+{
+    (void)err_set(err, PH_REFUSED, "\"%s\" is not a regular file", key);
+    return err_hint(err, "Look what it is, and move it out of the repository.");
+}
+
 static enum ph_rc posix_stat(struct store *s, const char *key, uint64_t *ret_size_bytes,
                              struct ph_err *err)
 {
@@ -163,7 +169,7 @@ static enum ph_rc posix_stat(struct store *s, const char *key, uint64_t *ret_siz
         return store_posix_explain(err);
     }
     if (!S_ISREG(st.st_mode))
-        return err_set(err, PH_REFUSED, "\"%s\" is not a regular file", key);
+        return refuse_kind(key, err);
     *ret_size_bytes = (uint64_t)st.st_size;
     return PH_OK;
 }
@@ -357,7 +363,7 @@ static enum ph_rc posix_object_open(struct store *s, const char *key,
     if (fstat(fd, &st) != 0)
         return err_sys(err, errno, "could not look at \"%s\"", key);
     if (!S_ISREG(st.st_mode))
-        return err_set(err, PH_REFUSED, "\"%s\" is not a regular file", key);
+        return refuse_kind(key, err);
     if (p->direct != DIRECT_OFF)
         (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
     o = xcalloc(1, sizeof *o);

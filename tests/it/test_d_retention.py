@@ -381,6 +381,67 @@ def test_unreadable_backup_json_holds_all_wal(archived):
     assert gone and all(name.startswith(labels[1][:16]) for name in gone), "the damaged one's manifest names its packs"
 
 
+def test_lost_backup_json_is_damage_and_no_debris(archived):
+    """A finished backup whose backup.json is gone stays whole, pinned or not, for expire and for the next backup."""
+    server, tool = archived()
+    labels = []
+    for _ in range(3):
+        grow(server)
+        labels.append(tool.backup("--type", "full"))
+    tool.run("pin", labels[0], "--reason", "for ever")
+    lost = [backup_path(tool, label) for label in labels[:2]]
+    texts = [open(path, "rb").read() for path in lost]
+    for path in lost:
+        os.unlink(path)
+    with open(backup_path(tool, labels[0], "started.json"), "wb"):
+        pass  # beside a pin it says nothing
+    packs, before = packs_of(tool), segments(tool)
+    assert tool.run("verify", rc=DAMAGE).data["finding_count"] == 2
+    for _ in range(2):
+        result = tool.run("expire", "--keep-full", "1", rc=DAMAGE)
+        assert sorted(b["label"] for b in result.data["damaged_backups"]) == labels[:2], result.data
+        assert not result.data["unfinished_backups"] and packs_of(tool) == packs and segments(tool) == before
+        assert all(os.path.exists(backup_path(tool, label, "manifest")) for label in labels)
+    assert "0 of 3 backups" in tool.run("expire", "--keep-full", "1", rc=DAMAGE, json_output=False).out
+    tool.backup("--type", "full")  # begins with removing debris
+    assert set(packs) <= set(packs_of(tool))
+    assert labels[1] in tool.run("info").out
+    for path, text in zip(lost, texts):
+        with open(path, "wb") as out:
+            out.write(text)
+    assert tool.run("verify").rc == 0
+    expire(tool, "--keep-full", "1")
+    assert labels[0] in tool.labels() and labels[1] not in tool.labels()
+
+
+def test_lost_cluster_json_comes_back_from_the_backups(archived):
+    server, tool = archived()
+    grow(server)
+    label = tool.backup("--type", "full")
+    server.stop()
+    path = os.path.join(tool.repo, "main", "cluster.json")
+    with open(path, encoding="utf-8") as text:
+        before = json.load(text)
+    os.unlink(path)
+    for args in (("info",), ("verify",), ("verify", label), ("expire", "--keep-full", "1", "--dry-run")):
+        result = tool.run(*args, rc=DAMAGE)
+        assert "cluster.json" in result.err + result.out and "1 backup is there" in result.err + result.out, result
+    assert tool.run("init").data["result"] == "rebuilt"
+    with open(path, encoding="utf-8") as text:
+        after = json.load(text)
+    for systems in (before["systems"], after["systems"]):
+        assert len(systems) == 1 and systems[0].pop("since")
+    for volatile in ("sha256", "created"):
+        assert before.pop(volatile) and after.pop(volatile)
+    assert before == after
+    assert tool.run("verify").rc == 0 and label in tool.run("info").out
+    server.start()
+    assert tool.run("init").data["result"] == "was-there"
+    os.unlink(path)
+    os.rename(os.path.join(tool.repo, "main", "backup"), os.path.join(tool.repo, "main", "elsewhere"))
+    tool.run("init", rc=REFUSED)  # nothing tells whose the rest is
+
+
 def test_unreadable_manifest_holds_all_packs(archived):
     server, tool = archived()
     labels = []

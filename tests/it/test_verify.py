@@ -120,7 +120,7 @@ def test_what_is_whole_is_sound(repository):
 
 
 def test_each_kind_of_byte_of_a_pack(repository):
-    """A frame costs files; the ends cost nothing that restore needs, and say so."""
+    """A frame costs files; a restore refuses a pack whose ends are damaged, so no backup that names it is sound."""
     path = repository.pack(repository.full)
     name = os.path.basename(path)
     for what, offset in places_in_pack(path).items():
@@ -135,7 +135,9 @@ def test_each_kind_of_byte_of_a_pack(repository):
             assert found["files"] and "all but" in found["restorable"], (what, found)
             repository.verify("--fast")  # does not read frames
         else:
-            assert repository.verify("--fast", rc=DAMAGE)["finding_count"] == 1, what
+            for args in ((), ("--fast",)):
+                data = repository.verify(*args, rc=DAMAGE)
+                assert data["finding_count"] == 1 and not any(b["sound"] for b in data["backups"]), (what, data)
         flip_bit(path, offset, 2)
     repository.is_sound()
 
@@ -218,12 +220,18 @@ def test_cut_emptied_and_missing_objects(repository, part):
         found = repository.finding()
         assert found["object"].endswith(name) and found["kind"] == "damaged", found
         if part == "pack":
+            assert not any(b["sound"] for b in repository.verify(rc=DAMAGE)["backups"]), "a restore refuses the pack"
             half = len(damaged) == len(content) // 2
             assert (found["file_count"] > 0) == (len(damaged) < 2 or half), (len(damaged), found)
             assert repository.finding("--fast")["object"].endswith(name)
     os.unlink(path)
-    if part == "backup.json":  # such a backup does not exist
-        repository.is_sound()
+    if part == "backup.json":
+        for args in ((), ("--fast",), (repository.full,)):
+            found = repository.finding(*args)
+            assert found["backups"] == [repository.full] and "manifest is there" in found["text"], found
+        with open(os.path.dirname(path) + "/started.json", "wb"):
+            pass
+        repository.is_sound()  # it was never finished: no backup
         return
     for args in ((), ("--fast",)):
         found = repository.finding(*args)

@@ -567,13 +567,16 @@ static void seal_a_run(struct fixture *f, const char *stamp, char ret_run[64])
     packer_free(p);
 }
 
-/* A backup whose manifest names one pack of some run; with_json: published. */
-static void make_backup(struct fixture *f, const char *label, const char *run, bool with_json)
+enum made { UNFINISHED, PUBLISHED, LOST_JSON };
+
+/* A backup whose manifest names one pack of some run. */
+static void make_backup(struct fixture *f, const char *label, const char *run, enum made made)
 {
     const struct manifest_writer_params params = {
         .cluster = "main", .label = label, .page_size = PAGE, .system_identifier = 1};
     static const uint8_t sha256[32] = {0};
     struct repo_key json = repo_key_backup_json("main", label);
+    struct repo_key started = repo_key_started("main", label);
     struct manifest_summary summary;
     struct manifest_writer *w;
     struct ph_err err;
@@ -583,8 +586,10 @@ static void make_backup(struct fixture *f, const char *label, const char *run, b
     assert_int_equal(manifest_writer_pack_begin(w, run, 1, &place, &err), PH_OK);
     manifest_writer_pack_seal(w, place, 1000, sha256);
     assert_int_equal(manifest_writer_finish(w, &summary, &err), PH_OK);
-    if (with_json)
-        assert_int_equal(store_put(f->store, json.text, "{}", 2, true, &err), PH_OK);
+    if (made != LOST_JSON)
+        assert_int_equal(
+            store_put(f->store, made == PUBLISHED ? json.text : started.text, "{}", 2, true, &err),
+            PH_OK);
 }
 
 #define OLD_STAMP  "20261129T201500Z"
@@ -619,11 +624,11 @@ static void debris_goes_what_is_named_stays(void **state)
     seal_a_run(f, STAMP, run);
     seal_a_run(f, "20261128T201500Z", run);
     seal_a_run(f, OLD_STAMP, borrowed);
-    make_backup(f, OLD_STAMP "_F", borrowed, false);
-    make_backup(f, LABEL, borrowed, true);
+    make_backup(f, OLD_STAMP "_F", borrowed, UNFINISHED);
+    make_backup(f, LABEL, borrowed, PUBLISHED);
     before = packs_in(f->store);
     seal_a_run(f, DEAD_STAMP, run);
-    make_backup(f, DEAD_STAMP "_F", run, false);
+    make_backup(f, DEAD_STAMP "_F", run, UNFINISHED);
     assert_true(packs_in(f->store) > before);
     remove_debris(f, NULL);
     assert_int_equal(packs_in(f->store), before);
@@ -643,10 +648,34 @@ static void unreadable_manifest_protects_all(void **state)
     size_t before;
 
     seal_a_run(f, DEAD_STAMP, run);
-    make_backup(f, DEAD_STAMP "_F", run, false);
+    make_backup(f, DEAD_STAMP "_F", run, UNFINISHED);
     before = packs_in(f->store);
     assert_int_equal(
         store_put(f->store, repo_key_backup_json("main", LABEL).text, "{}", 2, true, &err), PH_OK);
+    remove_debris(f, NULL);
+    assert_int_equal(packs_in(f->store), before);
+}
+
+/* A finished backup that has lost its backup.json is no debris, nor is one with a pin. */
+static void lost_backup_json_is_no_debris(void **state)
+{
+    struct fixture *f = *state;
+    struct ph_err err;
+    char run[64];
+    size_t before;
+
+    seal_a_run(f, STAMP, run);
+    make_backup(f, LABEL, run, LOST_JSON);
+    seal_a_run(f, OLD_STAMP, run);
+    make_backup(f, OLD_STAMP "_F", run, UNFINISHED);
+    assert_int_equal(
+        store_put(f->store, repo_key_pin("main", OLD_STAMP "_F").text, "{}", 2, true, &err), PH_OK);
+    before = packs_in(f->store);
+    seal_a_run(f, DEAD_STAMP, run);
+    make_backup(f, DEAD_STAMP "_F", run, LOST_JSON);
+    assert_int_equal(
+        store_put(f->store, repo_key_removing("main", DEAD_STAMP "_F").text, "", 0, true, &err),
+        PH_OK);
     remove_debris(f, NULL);
     assert_int_equal(packs_in(f->store), before);
 }
@@ -659,9 +688,9 @@ static void no_debris_is_removed_without_the_lease(void **state)
     size_t before;
 
     seal_a_run(f, STAMP, run);
-    make_backup(f, LABEL, run, true);
+    make_backup(f, LABEL, run, PUBLISHED);
     seal_a_run(f, DEAD_STAMP, run);
-    make_backup(f, DEAD_STAMP "_F", run, false);
+    make_backup(f, DEAD_STAMP "_F", run, UNFINISHED);
     before = packs_in(f->store);
     remove_debris(f, "{}");
     assert_int_equal(packs_in(f->store), before);
@@ -673,6 +702,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(no_debris_is_removed_without_the_lease, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(lost_backup_json_is_no_debris, set_up, tear_down),
         cmocka_unit_test_setup_teardown(whole_files_are_read_again, set_up, tear_down),
         cmocka_unit_test(what_a_batch_held_before_is_forgotten),
         cmocka_unit_test_setup_teardown(content_from_memory, set_up, tear_down),

@@ -234,12 +234,23 @@ static void pages_in_the_log(void **state)
     assert_int_equal(unlink(name), 0);
 }
 
+static void words_of_programs(void **state)
+{
+    AUTO_FREE char *shown = str_printable("role \"x\" C:\\y\n\xff");
+    AUTO_FREE char *name = str_escape("a\"b");
+
+    (void)state;
+    assert_string_equal(shown, "role \"x\" C:\\y\\x0a\\xff");
+    assert_string_equal(name, "a\\x22b");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_names), cmocka_unit_test(record_comes_back),
-        cmocka_unit_test(children),    cmocka_unit_test(absent_program),
-        cmocka_unit_test(programs),    cmocka_unit_test(pages_in_the_log),
+        cmocka_unit_test(words_of_programs), cmocka_unit_test(table_names),
+        cmocka_unit_test(record_comes_back), cmocka_unit_test(children),
+        cmocka_unit_test(absent_program),    cmocka_unit_test(programs),
+        cmocka_unit_test(pages_in_the_log),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

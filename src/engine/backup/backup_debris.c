@@ -13,9 +13,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "format/backup_info.h"
+#include "repo/backup_folder.h"
 #include "repo/manifest_reader.h"
 #include "repo/repo_keys.h"
-#include "repo/unfinished.h"
 
 #define STAMP_BYTES ((size_t)16)
 #define RUN_BYTES   ((size_t)25) /* STAMP-RUN */
@@ -72,26 +72,28 @@ static void use_runs(struct debris *d, const char *prefix, size_t prefix_len)
             d->runs[i].used = true;
 }
 
-/* A backup is what has a backup.json, readable or not; a manifest without one is debris. */
+/* A backup is what has a backup.json, readable or not, or has lost it; other folders are debris. */
 static enum ph_rc note_label(void *ctx, const struct store_entry *entry, struct ph_err *err)
 {
     struct debris *d = ctx;
     uint64_t size_bytes;
+    bool damaged = false;
     enum ph_rc rc;
 
     if (!entry->is_prefix || !backup_label_valid(entry->name))
         return PH_OK;
     rc = store_stat(d->store, repo_key_backup_json(d->cluster, entry->name).text, &size_bytes, err);
-    if (rc == PH_NOT_FOUND) {
-        if (d->keep_run == NULL || memcmp(d->keep_run, entry->name, STAMP_BYTES) != 0) {
+    if (rc == PH_NOT_FOUND &&
+        backup_folder_damaged(d->store, d->cluster, entry->name, &damaged, err) != PH_OK)
+        return err->rc;
+    if (rc == PH_NOT_FOUND && !damaged) {
+        bool kept = d->keep_run != NULL && memcmp(d->keep_run, entry->name, STAMP_BYTES) == 0;
+
+        if (!kept)
             mark_unfinished(d, entry->name);
-            if (unfinished_remove(d->lease, d->cluster, entry->name, err) != PH_OK)
-                return err->rc;
-        }
-        rc = lease_delete(d->lease, repo_key_manifest(d->cluster, entry->name).text, err);
-        return rc == PH_NOT_FOUND ? PH_OK : rc;
+        return backup_folder_clear(d->lease, d->cluster, entry->name, kept, err);
     }
-    if (rc != PH_OK)
+    if (rc != PH_OK && !damaged)
         return rc;
     d->labels = xrealloc(d->labels, (d->label_count + 1) * sizeof *d->labels);
     (void)snprintf(d->labels[d->label_count++], sizeof *d->labels, "%s", entry->name);

@@ -260,7 +260,7 @@ static enum ph_rc ended_by_itself(struct scratch_server *s, int status, struct p
     free(s->last_words);
     s->last_words = log_reason(s);
     if (s->last_words != NULL) {
-        AUTO_FREE char *shown = str_escape(s->last_words);
+        AUTO_FREE char *shown = str_printable(s->last_words);
         return err_set(err, PH_CORRUPT, "the server ended: %s", shown);
     }
     return err_set(err, PH_CORRUPT, "the server ended with %s %d",

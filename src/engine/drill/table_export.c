@@ -258,7 +258,7 @@ static enum ph_rc dump_run(struct export *x, const char *pattern, const char *db
     if (pread_upto(err_fd, text, sizeof text - 1, 0, &got, err) != PH_OK)
         return err->rc;
     text[got] = '\0';
-    AUTO_FREE char *shown = str_escape(text);
+    AUTO_FREE char *shown = str_printable(text);
     return err_set(err, PH_CORRUPT, "pg_dump ended with exit code %d: %.700s", code, shown);
 }
 

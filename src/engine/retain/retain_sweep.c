@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "format/sealed_json.h"
+#include "repo/backup_folder.h"
 #include "repo/pins.h"
 #include "repo/repo_keys.h"
 
@@ -108,6 +109,25 @@ static enum ph_rc add_victim(struct retain_sweep *s, struct unlisting *u, size_t
 }
 
 /*
+ * Without the mark a folder whose backup.json is gone counts as a damaged backup, and stays. On a full
+ * drive that is what a kill in the wrong moment leaves.
+ */
+static enum ph_rc mark_removing(struct retain_sweep *s, const struct unlisting *u,
+                                struct ph_err *err)
+{
+    for (size_t i = 0; i < u->count; i++) {
+        struct repo_key key = repo_key_removing(s->cluster, label_of(s, u->victims[i]));
+        enum ph_rc rc = store_put(s->store, key.text, "", 0, false, err);
+
+        if (rc == PH_NO_SPACE)
+            return PH_OK;
+        if (rc != PH_OK)
+            return rc;
+    }
+    return PH_OK;
+}
+
+/*
  * Who pins looks for backup.json after his pin is there; here it is the other way round. Under the guard in
  * which they were removed: another holder of the lease would take the folders for unfinished ones.
  */
@@ -121,8 +141,11 @@ static enum ph_rc put_back_pinned(struct retain_sweep *s, struct unlisting *u, s
             s->result->verdict.why[u->victims[i]] |= RETAIN_PINNED;
             rc =
                 store_put(s->store, u->keys[i], u->texts[i].data, u->texts[i].len_bytes, true, err);
+            if (rc == PH_OK || rc == PH_EXISTS)
+                rc = store_delete(
+                    s->store, repo_key_removing(s->cluster, label_of(s, u->victims[i])).text, err);
         }
-        if (rc != PH_OK && rc != PH_EXISTS)
+        if (rc != PH_OK && rc != PH_NOT_FOUND)
             return rc;
     }
     return PH_OK;
@@ -138,7 +161,9 @@ static enum ph_rc unlist(struct retain_sweep *s, struct unlisting *u, struct ph_
         return PH_OK;
     if (cancel_check(err) != PH_OK || lease_guard_begin(s->lease, err) != PH_OK)
         return err->rc;
-    rc = store_delete_all(s->store, (const char *const *)u->keys, u->count, &removed, err);
+    rc = mark_removing(s, u, err);
+    if (rc == PH_OK)
+        rc = store_delete_all(s->store, (const char *const *)u->keys, u->count, &removed, err);
     /* Also where not all could be removed. */
     if (put_back_pinned(s, u, &pin_err) != PH_OK && rc == PH_OK) {
         *err = pin_err;
@@ -203,6 +228,7 @@ static enum ph_rc empty_unfinished(struct retain_sweep *s, const char *label, st
     struct expire_result *r = s->result;
     uint64_t size_bytes;
     size_t objects;
+    bool damaged;
     enum ph_rc rc =
         store_stat(s->store, repo_key_backup_json(s->cluster, label).text, &size_bytes, err);
 
@@ -212,6 +238,12 @@ static enum ph_rc empty_unfinished(struct retain_sweep *s, const char *label, st
     }
     if (rc != PH_NOT_FOUND)
         return rc;
+    if (backup_folder_damaged(s->store, s->cluster, label, &damaged, err) != PH_OK)
+        return err->rc;
+    if (damaged) { /* since the catalogue was read */
+        r->world.packs_unknown = true;
+        return PH_OK;
+    }
     if (empty_folder(s, label, &objects, err) != PH_OK)
         return err->rc;
     if (objects == 0)

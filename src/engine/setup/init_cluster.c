@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/timeutil.h"
+#include "engine/setup/init_rebuild.h"
 #include "pg/datadir.h"
 #include "pg/server.h"
 #include "pg/session.h"
@@ -187,15 +188,45 @@ MUST_CHECK static enum ph_rc create(const struct init_opts *opts,
     return rc;
 }
 
+/* cluster.json was lost? Then it is in *result. */
+MUST_CHECK static enum ph_rc rebuild_lost(const struct init_opts *opts, struct init_result *result,
+                                          bool *ret_rebuilt, struct ph_err *err)
+{
+    uint64_t size_bytes;
+    enum ph_rc rc =
+        store_stat(opts->store, repo_key_cluster_json(opts->cluster).text, &size_bytes, err);
+
+    *ret_rebuilt = false;
+    if (rc != PH_NOT_FOUND)
+        return rc;
+    rc = init_rebuild(opts->store, opts->cluster, &result->cluster, err);
+    if (rc == PH_NOT_FOUND)
+        return PH_OK;
+    if (rc == PH_OK)
+        rc = catalogue_cluster_create(opts->store, &result->cluster, err);
+    result->outcome = INIT_REBUILT;
+    *ret_rebuilt = rc == PH_OK;
+    return rc == PH_OK ? PH_OK
+                       : err_ctx(err, "could not make cluster.json of \"%s\" again", opts->cluster);
+}
+
 enum ph_rc init_run(const struct init_opts *opts, struct init_result *ret_result,
                     struct ph_err *err)
 {
     struct cluster_system found;
     struct init_result result = {.outcome = INIT_WAS_THERE};
-    enum ph_rc rc = find_identity(opts, &found, err);
+    bool rebuilt;
+    enum ph_rc rc = rebuild_lost(opts, &result, &rebuilt, err);
 
+    if (rc == PH_OK && rebuilt) {
+        *ret_result = result;
+        return PH_OK;
+    }
+    if (rc == PH_OK)
+        rc = find_identity(opts, &found, err);
     if (rc != PH_OK)
         return rc;
+    result = (struct init_result){.outcome = INIT_WAS_THERE};
     rc = catalogue_cluster_load(opts->store, opts->cluster, &result.cluster, err);
     if (rc == PH_NOT_FOUND)
         rc = create(opts, &found, &result, err);

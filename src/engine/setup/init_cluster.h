@@ -27,6 +27,7 @@ enum init_outcome {
     INIT_CREATED,
     INIT_WAS_THERE, /* with the same identity: nothing was written */
     INIT_UPGRADED,
+    INIT_REBUILT, /* cluster.json was lost, and came from the backups; no server was asked */
 };
 
 struct init_result {
@@ -35,7 +36,8 @@ struct init_result {
 };
 
 /*
- * Make the area, or prove that it is this cluster's.
+ * Make the area, or prove that it is this cluster's. Where cluster.json is missing and backups are there, it is
+ * made again from them, and nothing else is done: a second init compares it with the server.
  *
  * Errors    REFUSED: the area is another system's, or the folder holds something that is not ours, or
  *           pgdata and server are not the same system; CONFIG: no data directory, unknown major;

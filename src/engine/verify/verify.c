@@ -21,6 +21,7 @@
 #include "engine/verify/verify_maps.h"
 #include "engine/verify/verify_packs.h"
 #include "io/cpus.h"
+#include "repo/backup_folder.h"
 #include "repo/repo_keys.h"
 
 #define MEMORY_MIN_BYTES (64 * MIB)
@@ -108,6 +109,14 @@ static enum ph_rc find_gone(const struct verify_job *job, bool *gone, struct ph_
         if (rc != PH_OK && rc != PH_NOT_FOUND)
             return err_ctx(err, "backup %s", job->labels[i]);
         gone[i] = rc == PH_NOT_FOUND;
+        if (gone[i] && i >= job->catalogue.backup_count) { /* it may be what is damaged */
+            bool damaged;
+
+            if (backup_folder_damaged(job->opts->store, job->opts->cluster, job->labels[i],
+                                      &damaged, err) != PH_OK)
+                return err_ctx(err, "backup %s", job->labels[i]);
+            gone[i] = !damaged;
+        }
         if (gone[i])
             log_info("verify.expired", "backup %s was expired meanwhile", job->labels[i]);
     }

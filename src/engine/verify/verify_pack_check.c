@@ -54,6 +54,13 @@ static void lose(struct check *c, enum verify_kind kind, const char *text)
     verify_finding_for_backups_only(c->job->findings, c->slot->lost_finding);
 }
 
+/* Its ends are not what they must be. */
+static void refuse(struct check *c, enum verify_kind kind, uint64_t offset, const char *text)
+{
+    c->slot->refused = true;
+    c->slot->index_finding = report(c, kind, offset, text);
+}
+
 /* ---- frames ---- */
 
 static void frame_is_bad(struct check *c, uint32_t offset, const struct ph_err *why)
@@ -227,6 +234,7 @@ static enum ph_rc frames_by_walk(struct check *c, uint64_t end, struct ph_err *e
     }
 }
 
+/* A restore does not read the whole pack, so it takes one whose frames and ends are right. */
 static void sha_check(struct check *c, struct sha256 *sha)
 {
     uint8_t digest[SHA256_BYTES];
@@ -285,7 +293,7 @@ static void header_check(struct check *c)
     if (rc == PH_REFUSED)
         lose(c, VERIFY_MISMATCH, why.text);
     else if (rc != PH_OK)
-        c->slot->index_finding = report(c, verify_kind_of(rc), 0, why.text);
+        refuse(c, verify_kind_of(rc), 0, why.text);
 }
 
 static void tail_check(struct check *c)
@@ -300,20 +308,18 @@ static void tail_check(struct check *c)
         (void)snprintf(text, sizeof text, "it has %llu bytes, the manifests say %llu",
                        (unsigned long long)size_bytes, (unsigned long long)c->slot->size_bytes);
         c->slot->index_bad = true;
-        c->slot->index_finding =
-            report(c, VERIFY_DAMAGED, MIN_OF(size_bytes, c->slot->size_bytes), text);
+        refuse(c, VERIFY_DAMAGED, MIN_OF(size_bytes, c->slot->size_bytes), text);
         return;
     }
     rc = pack_tail_read(c->object, &c->tail, &at, &why);
     if (rc != PH_OK) {
         c->slot->index_bad = true;
-        c->slot->index_finding = report(c, verify_kind_of(rc), at, why.text);
+        refuse(c, verify_kind_of(rc), at, why.text);
         return;
     }
     if (memcmp(c->tail.trailer.sha256, c->slot->sha256, SHA256_BYTES) != 0)
-        c->slot->index_finding =
-            report(c, VERIFY_MISMATCH, size_bytes - SHA256_BYTES,
-                   "the SHA-256 in its trailer is not the one that the manifests say");
+        refuse(c, VERIFY_MISMATCH, size_bytes - SHA256_BYTES,
+               "the SHA-256 in its trailer is not the one that the manifests say");
 }
 
 static enum ph_rc object_check(struct check *c, struct ph_err *err)

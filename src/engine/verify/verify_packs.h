@@ -34,7 +34,8 @@ struct pack_slot {
     bool lost;              /* nothing of it can be used: missing, cut, another object */
     uint32_t lost_finding;  /* where lost */
     bool index_bad;         /* its index cannot be used; frames can */
-    uint32_t index_finding; /* where index_bad, or another finding about its ends; else NONE */
+    bool refused;           /* a restore opens no pack of these ends, whatever its frames are */
+    uint32_t index_finding; /* where index_bad, refused, or its bytes give another sum; else NONE */
     struct bad_frame *bad;  /* by offset */
     size_t bad_count;
 };

@@ -114,7 +114,9 @@ static bool slot_is_usable(struct walk *w, const struct pack_slot *slot,
         walk_costs(w, slot->lost_finding);
         return false;
     }
-    if (slot->index_finding != FINDING_NONE)
+    if (slot->refused)
+        verify_finding_backup(job->findings, slot->index_finding, w->backup);
+    else if (slot->index_finding != FINDING_NONE)
         verify_finding_touches(job->findings, slot->index_finding, w->backup);
     if (!slot->index_bad || !job->opts->fast)
         return true;
