@@ -79,12 +79,12 @@ MUST_CHECK static enum ph_rc read_maps(const struct cfg *cfg, struct map_list *l
 
 MUST_CHECK static enum ph_rc check_options(const struct command_run *run, struct ph_err *err)
 {
-    const char *label = cfg_str(run->cfg, OPT_BACKUP);
+    const char *label = restore_target_label(run->cfg);
 
     if (label != NULL && !backup_label_valid(label))
         return err_set(err, PH_CONFIG,
-                       "option --backup: \"%.80s\" is not a label: expected one such as "
-                       "20261130T201500Z_F",
+                       "option --backup: \"%.80s\" is not accepted: expected latest or a label "
+                       "such as 20261130T201500Z_F",
                        label);
     if (cfg_source(run->cfg, OPT_PRIMARY_CONNINFO) == SOURCE_COMMAND_LINE &&
         !cfg_bool(run->cfg, OPT_STANDBY))
@@ -283,7 +283,7 @@ enum ph_rc cmd_restore(struct command_run *run, struct ph_err *err)
     AUTO_FREE const char **databases = NULL;
     struct restore_opts opts = {
         .cluster = cfg_str(cfg, OPT_CLUSTER),
-        .label = cfg_str(cfg, OPT_BACKUP),
+        .label = restore_target_label(cfg),
         .delta = cfg_bool(cfg, OPT_DELTA),
         .dry_run = cfg_bool(cfg, OPT_DRY_RUN),
         .standby = cfg_bool(cfg, OPT_STANDBY),

@@ -195,10 +195,12 @@ static void report_table(struct command_run *run, const struct table_export_opts
 MUST_CHECK static enum ph_rc table_options_check(const struct command_run *run, struct ph_err *err)
 {
     const struct cfg *cfg = run->cfg;
-    const char *label = cfg_str(cfg, OPT_BACKUP);
+    const char *label = restore_target_label(cfg);
 
     if (label != NULL && !backup_label_valid(label))
-        return err_set(err, PH_CONFIG, "option --backup: \"%.80s\" is not a label", label);
+        return err_set(err, PH_CONFIG,
+                       "option --backup: \"%.80s\" is not accepted: expected latest or a label",
+                       label);
     if (run->args->positional_count > 0 || cfg_count(cfg, OPT_DATABASE) > 0 ||
         cfg_bool(cfg, OPT_DELTA) || cfg_bool(cfg, OPT_STANDBY) || cfg_bool(cfg, OPT_DRY_RUN))
         return err_set(err, PH_CONFIG,
@@ -216,7 +218,7 @@ enum ph_rc drill_command_table(struct command_run *run, struct ph_err *err)
     struct table_export_result result = {.lsn = 0};
     AUTO(table_name) name = {0};
     struct table_export_opts opts = {
-        .copy.restore.label = cfg_str(cfg, OPT_BACKUP),
+        .copy.restore.label = restore_target_label(cfg),
         .name = &name,
         .file = cfg_str(cfg, OPT_TABLE_FILE),
         .plain = cfg_choice(cfg, OPT_TABLE_FORMAT) == TABLE_FORMAT_PLAIN,

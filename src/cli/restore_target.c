@@ -91,6 +91,13 @@ enum ph_rc restore_target_read(const struct cfg *cfg, struct restore_target *ret
     return choose_timeline(cfg, ret_target, err);
 }
 
+const char *restore_target_label(const struct cfg *cfg)
+{
+    const char *label = cfg_str(cfg, OPT_BACKUP);
+
+    return label != NULL && strcmp(label, "latest") == 0 ? NULL : label;
+}
+
 void restore_target_resources(const struct cfg *cfg, struct restore_opts *ret_opts)
 {
     static const enum direct_mode modes[] = {

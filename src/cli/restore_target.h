@@ -17,6 +17,9 @@
 MUST_CHECK enum ph_rc restore_target_read(const struct cfg *cfg, struct restore_target *ret_target,
                                           struct ph_err *err);
 
+/* The label that --backup names, borrowed from cfg; NULL: latest, the one that fits is chosen. */
+const char *restore_target_label(const struct cfg *cfg);
+
 /* Memory, workers, depth and direct I/O. */
 void restore_target_resources(const struct cfg *cfg, struct restore_opts *ret_opts);
 

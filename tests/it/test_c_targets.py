@@ -4,12 +4,13 @@ Targets and places that cannot be, told before anything is written; and the ones
 """
 import os
 import shutil
+import subprocess
 
 import pytest
 
 import oracle
-from pghushcmd import REFUSED, USAGE, recovered_server
-from scenario import Moment
+from pghushcmd import DAMAGE, FAILED, REFUSED, USAGE, recovered_server
+from scenario import Moment, mount_tmpfs, unmount
 
 pytestmark = pytest.mark.quick
 SEGMENT = 16 << 20
@@ -156,3 +157,87 @@ def test_check_names_another_configuration(archived, folder):
     tool.conf = folder + "/other.conf"
     told = [s for s in tool.run("check").data["steps"] if s["step"] == "archive_command"]
     assert len(told) == 1 and "other.conf" in told[0]["text"], told
+
+
+@pytest.mark.slow
+def test_earliest_moment_and_latest_by_name(archived):
+    """Before every backup: the refusal names the earliest moment there is. --backup latest is no --backup."""
+    server, tool = archived()
+    before = Moment(server)
+    server.sql("create table t as select 1 as x")
+    tool.backup()
+    label = tool.backup()
+    server.archive_all()
+    first = min(tool.info()["clusters"][0]["backups"], key=lambda b: b["label"])
+    for target in (("--target-lsn", before.lsn), ("--target-time", before.time)):
+        tool.fails("restore", *target, tool.folder + "/x", rc=REFUSED, says=("earliest moment", first["label"]))
+        tool.fails("restore", "--backup", label, *target, tool.folder + "/x", rc=REFUSED, says="leave out --backup")
+    assert plan(tool, "--backup", "latest").data["label"] == label
+    tool.fails("restore", "--backup", "newest", tool.folder + "/x", rc=USAGE, says="latest")
+
+
+def test_objects_that_are_missing(archived):
+    """A manifest or a pack that is gone is damage, told before anything is written, with what to do."""
+    server, tool = archived()
+    tool.backup()
+    label = tool.backup()
+    server.archive_all()
+    area = os.path.join(tool.repo, "main")
+    manifest = os.path.join(area, "backup", label, "manifest")
+    pack = os.path.join(area, "pack", sorted(os.listdir(area + "/pack"))[0])
+    for path in (manifest, pack):
+        os.rename(path, path + ".away")
+        for options in ((), ("--backup", label), ("--dry-run",)):
+            tool.fails("restore", *options, tool.folder + "/x", rc=DAMAGE,
+                       says=(label, "not in the repository", "another with --backup"))
+            assert not os.path.exists(tool.folder + "/x")
+        os.rename(path + ".away", path)
+    plan(tool)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+def test_folders_between_as_root(archived, world):
+    """Folders that the restore makes on the way belong to the data's owner, who has to pass them."""
+    server, tool = archived()
+    place = world.mkdir(os.path.relpath(os.path.join(tool.folder, "ts"), world.scratch))
+    server.sql("create tablespace ts location '%s'" % place)
+    server.sql("create table t tablespace ts as select 1 as x")
+    tool.backup()
+    server.archive_all()
+    target, spaces = tool.folder + "/made/on/the/way", tool.folder + "/a/b"
+    done = subprocess.run(tool.argv("restore", "--tablespace-map-all", spaces, target), capture_output=True, text=True,
+                          env=world.env, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    data = os.stat(server.pgdata)
+    for path in (target, spaces + "/" + os.listdir(spaces)[0]):
+        while path != tool.folder:
+            found = os.stat(path)
+            assert (found.st_uid, found.st_gid, found.st_mode) == (data.st_uid, data.st_gid, data.st_mode), path
+            path = os.path.dirname(path)
+
+
+def test_no_room_for_the_tree(archived, world):
+    """Asked before anything is written, of the file system of each part."""
+    server, tool = archived()
+    tool.backup()
+    server.archive_all()
+    small = mount_tmpfs(world, tool.folder, 8)
+    if small is None:
+        pytest.skip("mounting is not allowed")
+    try:
+        for options in ((), ("--dry-run",)):
+            tool.fails("restore", *options, small + "/x", rc=FAILED, says=(small + "/x", "free", "needs", "nothing was written"))
+        assert os.listdir(small) == []
+        plan(tool, "--waldir", small + "/wal")
+    finally:
+        unmount(small)
+
+
+def test_disk_fills_during_the_restore(archived):
+    """The folder, what is free there and how to go on are named; the same restore goes on."""
+    server, tool = archived()
+    tool.backup()
+    server.archive_all()
+    tool.fails("restore", tool.folder + "/x", rc=FAILED, env={"PH_FAULT": "write:40:ENOSPC"},
+               says=(tool.folder + "/x", "free", "run the same restore again"))
+    tool.restore(tool.folder + "/x")

@@ -228,11 +228,16 @@ def test_copy_does_nothing_by_itself(story, place, folder):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root")
-def test_as_root(story, place):
-    """PostgreSQL does not run as root: the copy's server runs as the owner of the files."""
+def test_as_root(story, place, world, folder):
+    """PostgreSQL does not run as root: the copy's server runs as the owner of the files, tablespaces too."""
     server, tool, label, half = story()
+    space = world.mkdir(os.path.relpath(os.path.join(folder, "ts"), world.scratch))
+    server.sql("create tablespace ts location '%s'" % space)
+    server.sql("create table apart tablespace ts as select g from generate_series(1, 100) g")
+    tool.backup()
+    server.archive_all()
     argv = tool.argv("verify", "--restore", "latest", "--drill-path", place, "--amcheck", "off", "--sql",
-                     "select count(*) = 4000 from public.t")
+                     "select count(*) = 4000 from public.t", "--sql", "select count(*) = 100 from public.apart")
     done = subprocess.run(argv, capture_output=True, text=True, env=tool.world.env, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

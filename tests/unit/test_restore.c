@@ -590,23 +590,122 @@ static void test_name_before_the_fork(void **state)
     (void)state;
 }
 
-/* A restore that broke off leaves a folder on which no server starts, and can be run again. */
-static void test_interrupted(void **state)
+#define LABEL_FUTURE "20990101T000000Z_F"
+#define LABEL_LATER  "20261201T000000Z_F"
+
+/* A backup.json under a label and with an end of our choice; it has no manifest. */
+static void forge(const struct world *w, const char *label, ph_lsn stop_lsn, uint64_t generation)
+{
+    AUTO_FREE char *dir = xasprintf("%s/main/backup/%s", w->repo.dir, label);
+    AUTO_FREE char *manifest = path_join(dir, "manifest");
+    struct backup_info b = {0};
+    struct ph_err err = {0};
+    AUTO_FD fd = -1;
+
+    assert_int_equal(mkdir(dir, 0700), 0);
+    rb_ok(open_at(AT_FDCWD, manifest, O_WRONLY | O_CREAT, 0600, &fd, &err), &err);
+    rb_ok(catalogue_load_backup(w->repo.store, RB_CLUSTER, RB_LABEL, &b, &err), &err);
+    rb_ok(truncate_fd(fd, b.manifest_bytes, &err), &err);
+    snprintf(b.label, sizeof b.label, "%s", label);
+    b.start_lsn = stop_lsn - 0x80;
+    b.stop_lsn = stop_lsn;
+    b.generation = generation;
+    rb_ok(catalogue_publish(w->repo.store, RB_CLUSTER, &b, &err), &err);
+    assert_int_equal(unlink(manifest), 0);
+    backup_info_release(&b);
+}
+
+/* Of a forged one the manifest is missed: the error tells that it was chosen. */
+static void expect_forged(struct world *w, struct restore_target target, const char *label)
+{
+    AUTO_FREE char *expected = xasprintf("manifest of backup %s is not in the repository", label);
+    struct ph_err err = {0};
+    size_t notes = 0;
+
+    assert_int_equal(choose(w, target, &notes, &err), PH_CORRUPT);
+    if (strstr(err.text, expected) == NULL)
+        fail_msg("expected \"%s\": %s", expected, err.text);
+    assert_non_null(strstr(err.hint, "--backup"));
+    assert_int_equal(access(w->target, F_OK), -1);
+}
+
+/* A clock in the future gave an older backup the greatest label, and WAL is missing behind it. */
+static void test_choice_by_lsn(void **state)
 {
     struct world w = world_new(CODEC_LZ4);
+    struct restore_target target = {.kind = RESTORE_TO_END};
+    struct ph_err err = {0};
+    size_t notes = 0;
+
+    archive_segment(&w, 3, NULL, 0, 0);
+    archive_segment(&w, 5, NULL, 0, 0);
+    forge(&w, LABEL_FUTURE, 0x2000200, 3);
+    forge(&w, LABEL_LATER, 0x5000200, 4);
+    expect_forged(&w, target, LABEL_LATER);
+    target = (struct restore_target){.kind = RESTORE_TO_LSN, .lsn = 0x3000100};
+    expect_forged(&w, target, LABEL_FUTURE);
+    target.lsn = 0x2000180;
+    rb_ok(choose(&w, target, &notes, &err), &err);
+    target.lsn = 0x2000080;
+    assert_int_equal(choose(&w, target, &notes, &err), PH_REFUSED);
+    assert_non_null(strstr(err.text, "before the end of backup " RB_LABEL));
+    assert_non_null(strstr(err.hint, "earliest moment that can be reached is 0/2000100"));
+    /* At one end the later holder of the lease counts, before the label. */
+    forge(&w, "20270101T000000Z_F", 0x5000200, 9);
+    forge(&w, "20280101T000000Z_F", 0x5000200, 8);
+    target = (struct restore_target){.kind = RESTORE_TO_END};
+    expect_forged(&w, target, "20270101T000000Z_F");
+    world_free(&w);
+    (void)state;
+}
+
+/* The path of the first pack by name. */
+static char *first_pack(const struct world *w)
+{
+    AUTO_FREE char *packs = xasprintf("%s/main/pack", w->repo.dir);
+    AUTO_FREE char *first = NULL;
+    struct dirent *e = NULL;
+    DIR *d = opendir(packs);
+
+    assert_non_null(d);
+    while ((e = readdir(d)) != NULL) {
+        if (e->d_name[0] == '.' || (first != NULL && strcmp(e->d_name, first) > 0))
+            continue;
+        free(first);
+        first = xstrdup(e->d_name);
+    }
+    closedir(d);
+    assert_non_null(first);
+    return path_join(packs, first);
+}
+
+static void expect_pack_missed(struct world *w, const char *says)
+{
+    struct restore_target target = {.kind = RESTORE_TO_END};
     struct restore_result r = {0};
     struct ph_err err = {0};
-    AUTO_FREE char *pack = xasprintf("%s/main/pack", w.repo.dir);
+    size_t notes = 0;
+
+    assert_int_equal(choose(w, target, &notes, &err), PH_CORRUPT);
+    assert_int_equal(restore(w, false, &r, &err), PH_CORRUPT);
+    assert_non_null(strstr(err.text, says));
+    assert_non_null(strstr(err.text, "expected"));
+    assert_non_null(strstr(err.hint, "pghush verify"));
+    assert_int_equal(access(w->target, F_OK), -1);
+}
+
+/* A pack that is missing or cut is found by a listing, before anything is written. */
+static void test_pack_missing(void **state)
+{
+    struct world w = world_new(CODEC_LZ4);
+    AUTO_FREE char *pack = first_pack(&w);
     AUTO_FREE char *away = xasprintf("%s/main/away", w.repo.dir);
-    AUTO_FREE char *control = at(&w, "global/pg_control");
 
     assert_int_equal(rename(pack, away), 0);
-    assert_int_equal(restore(&w, false, &r, &err), PH_CORRUPT);
-    assert_int_equal(access(control, F_OK), -1);
+    expect_pack_missed(&w, "is not in the repository");
     assert_int_equal(rename(away, pack), 0);
-    restore_ok(&w, false, &r);
-    expect_tree(&w);
-    restore_result_release(&r);
+    assert_int_equal(truncate(pack, 100), 0);
+    expect_pack_missed(&w, "has 100 bytes");
     world_free(&w);
     (void)state;
 }
@@ -622,6 +721,28 @@ static int bit_flip(const char *path, size_t offset, unsigned bit)
     byte = (uint8_t)(byte ^ (1u << bit));
     rb_ok(pwrite_full(fd, &byte, 1, offset, &err), &err);
     return close(fd);
+}
+
+/* A restore that broke off leaves a folder on which no server starts, and can be run again. */
+static void test_interrupted(void **state)
+{
+    struct world w = world_new(CODEC_LZ4);
+    struct restore_result r = {0};
+    struct ph_err err = {0};
+    AUTO_FREE char *pack = first_pack(&w);
+    AUTO_FREE char *control = at(&w, "global/pg_control");
+    struct stat st;
+
+    assert_int_equal(stat(pack, &st), 0);
+    bit_flip(pack, (size_t)st.st_size / 4, 3);
+    assert_int_equal(restore(&w, false, &r, &err), PH_CORRUPT);
+    assert_int_equal(access(control, F_OK), -1);
+    bit_flip(pack, (size_t)st.st_size / 4, 3);
+    restore_ok(&w, false, &r);
+    expect_tree(&w);
+    restore_result_release(&r);
+    world_free(&w);
+    (void)state;
 }
 
 /* Each object, flips spread over its length: CORRUPT, naming it, and pg_control is not there. */
@@ -684,6 +805,8 @@ int main(void)
         cmocka_unit_test(test_one_folder_twice),
         cmocka_unit_test(test_targets_in_wal),
         cmocka_unit_test(test_name_before_the_fork),
+        cmocka_unit_test(test_choice_by_lsn),
+        cmocka_unit_test(test_pack_missing),
         cmocka_unit_test(test_interrupted),
         cmocka_unit_test(test_damage),
     };

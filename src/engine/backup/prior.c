@@ -15,9 +15,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "engine/backup/prior_packs.h"
 #include "io/fdio.h"
 #include "repo/catalogue.h"
+#include "repo/pack_presence.h"
 
 /* ---- the server's lineage ---- */
 
@@ -127,7 +127,7 @@ static enum ph_rc open_manifest(const struct prior_opts *o, struct prior *p, str
     enum ph_rc rc = manifest_reader_open(o->store, &params, &p->reader, err);
 
     if (rc == PH_OK)
-        rc = prior_packs_check(o->store, o->cluster, p->reader, err);
+        rc = pack_presence_check(o->store, o->cluster, p->reader, err);
     if (rc == PH_CORRUPT || rc == PH_NOT_FOUND || rc == PH_REFUSED)
         return err_set(err, PH_REFUSED, "backup %s cannot be built upon: %s", p->info.label,
                        err->text);

@@ -21,11 +21,13 @@
 #include "engine/restore/restore_places.h"
 #include "engine/restore/restore_select.h"
 #include "engine/restore/restore_settings.h"
+#include "engine/restore/restore_space.h"
 #include "engine/restore/restore_tree.h"
 #include "engine/restore/restore_unarchived.h"
 #include "format/auto_conf.h"
 #include "io/cpus.h"
 #include "io/fdio.h"
+#include "repo/pack_presence.h"
 #include "repo/repo_keys.h"
 
 #define MEMORY_SHARE     20
@@ -99,6 +101,47 @@ static enum ph_rc root_look(struct restore_job *job, struct ph_err *err)
     return PH_OK;
 }
 
+/* An error in the middle: has the backup expired meanwhile? */
+static enum ph_rc explain_expiry(struct restore_job *job, struct ph_err *err)
+{
+    const char *label = job->backup.label;
+    uint64_t size_bytes;
+    struct ph_err gone = {0};
+
+    if (err->rc != PH_CANCELLED &&
+        store_stat(job->opts->store, repo_key_backup_json(job->opts->cluster, label).text,
+                   &size_bytes, &gone) == PH_NOT_FOUND)
+        return err_hint(err,
+                        "Backup %s has expired while it was being restored. Restore another one, "
+                        "and pin it before: \"pghush pin\".",
+                        label);
+    return err->rc;
+}
+
+/* The manifest and every pack that it names must be there: a backup that lacks one is damaged. */
+static enum ph_rc open_whole(struct restore_job *job, struct ph_err *err)
+{
+    const struct manifest_reader_params params = {.cluster = job->opts->cluster,
+                                                  .label = job->backup.label,
+                                                  .sha256 = job->backup.manifest_sha256,
+                                                  .manifest_bytes = job->backup.manifest_bytes};
+    enum ph_rc rc = manifest_reader_open(job->opts->store, &params, &job->reader, err);
+
+    if (rc == PH_NOT_FOUND)
+        rc = err_set(err, PH_CORRUPT, "the manifest of backup %s is not in the repository",
+                     job->backup.label);
+    if (rc == PH_OK) {
+        rc = pack_presence_check(job->opts->store, job->opts->cluster, job->reader, err);
+        if (rc == PH_CORRUPT)
+            (void)err_ctx(err, "backup %s is damaged", job->backup.label);
+    }
+    if (rc != PH_CORRUPT)
+        return rc;
+    (void)explain_expiry(job, err);
+    return err_hint(err, "\"pghush verify\" shows which backups are whole; restore another with "
+                         "--backup.");
+}
+
 /* Everything that can be refused without writing. */
 static enum ph_rc prepare(struct restore_job *job, struct ph_err *err)
 {
@@ -109,15 +152,8 @@ static enum ph_rc prepare(struct restore_job *job, struct ph_err *err)
         return err->rc;
     memcpy(job->result->label, job->backup.label, sizeof job->result->label);
     job->result->timeline = job->timeline;
-    if (manifest_reader_open(
-            job->opts->store,
-            &(struct manifest_reader_params){.cluster = job->opts->cluster,
-                                             .label = job->backup.label,
-                                             .sha256 = job->backup.manifest_sha256,
-                                             .manifest_bytes = job->backup.manifest_bytes},
-            &job->reader, err) != PH_OK ||
-        restore_select_resolve(job, err) != PH_OK || restore_places_judge(job, err) != PH_OK ||
-        restore_unarchived_check(job, err) != PH_OK ||
+    if (open_whole(job, err) != PH_OK || restore_select_resolve(job, err) != PH_OK ||
+        restore_places_judge(job, err) != PH_OK || restore_unarchived_check(job, err) != PH_OK ||
         restore_owners_resolve(job, err) != PH_OK)
         return err->rc;
     if (root_look(job, err) != PH_OK)
@@ -125,6 +161,8 @@ static enum ph_rc prepare(struct restore_job *job, struct ph_err *err)
     const struct manifest_trailer *t = manifest_reader_trailer(job->reader);
     job->result->files = t->files;
     job->result->bytes = t->logical_bytes;
+    if (restore_space_check(job, err) != PH_OK)
+        return err->rc;
     buf_init(&probe, AUTO_CONF_BYTES_MAX);
     enum ph_rc rc = restore_settings_text(job, "", 0, &probe, err);
     buf_release(&probe);
@@ -195,23 +233,6 @@ static enum ph_rc finish(struct restore_job *job, struct ph_err *err)
     return fsync_dir_at(job->places[0].dirfd, ".", err);
 }
 
-/* An error in the middle: has the backup expired meanwhile? */
-static enum ph_rc explain_expiry(struct restore_job *job, struct ph_err *err)
-{
-    const char *label = job->backup.label;
-    uint64_t size_bytes;
-    struct ph_err gone;
-
-    if (err->rc != PH_CANCELLED &&
-        store_stat(job->opts->store, repo_key_backup_json(job->opts->cluster, label).text,
-                   &size_bytes, &gone) == PH_NOT_FOUND)
-        return err_hint(err,
-                        "Backup %s has expired while it was being restored. Restore another one, "
-                        "and pin it before: \"pghush pin\".",
-                        label);
-    return err->rc;
-}
-
 static enum ph_rc write_all(struct restore_job *job, struct ph_err *err)
 {
     meter_total(job->opts->meter, job->result->bytes, job->result->files);
@@ -251,6 +272,8 @@ enum ph_rc restore_run(const struct restore_opts *opts, struct restore_result *r
     if (rc == PH_OK && !opts->dry_run) {
         mode_t mask = umask(0);
         rc = write_all(&job, err);
+        if (rc == PH_NO_SPACE)
+            rc = restore_space_explain(&job, err);
         umask(mask);
     }
     result.written_bytes = job.written_bytes;

@@ -33,6 +33,7 @@ struct choice {
     struct tl_history history;
     bool have_history;
     bool off_line;    /* refused, because it does not lie on the timeline asked for */
+    bool before_end;  /* refused, because the target lies before its end */
     ph_lsn reach_lsn; /* recovery gets there */
     ph_tli gap_tli;
     uint64_t gap_segno;

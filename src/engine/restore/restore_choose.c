@@ -2,8 +2,8 @@
 /*
  * Choosing backup and timeline (restore_choose.h).
  *
- * Candidates are tried from the newest to the oldest; each refusal is kept, and the newest one's is
- * what the person reads when no backup fits. "latest" means what it means to the server: from
+ * Candidates are tried in the order of restore_rank.h, which no clock has a say in; the first one's
+ * refusal is what the person reads when no backup fits. "latest" means what it means to the server: from
  * the backup's own timeline upwards as long as histories are there. A backup that does not lie on that
  * timeline's path cannot be recovered along it, so an older one that does is taken instead.
  */
@@ -11,8 +11,9 @@
 
 #include <string.h>
 
+#include "base/mem.h"
 #include "engine/restore/restore_choice.h"
-#include "engine/restore/restore_choice.h"
+#include "engine/restore/restore_rank.h"
 #include "format/wal_name.h"
 
 static void history_drop(struct choice *c)
@@ -71,10 +72,12 @@ static enum ph_rc timeline_choose(struct choice *c, const struct backup_info *b,
     return PH_OK;
 }
 
-/* The path of timeline tli; the backup's end must lie on it. */
-static enum ph_rc lineage_check(struct choice *c, const struct backup_info *b, ph_tli tli,
-                                struct ph_err *err)
+/* The path of timeline tli, kept from the last candidate where that was on it too. */
+static enum ph_rc history_load(struct choice *c, const struct backup_info *b, ph_tli tli,
+                               struct ph_err *err)
 {
+    if (c->have_history && c->history.tli == tli)
+        return PH_OK;
     history_drop(c);
     if (tli == b->timeline && !wal_listing_has_history(&c->archive.listing, tli))
         tl_history_root(tli, &c->history);
@@ -83,6 +86,15 @@ static enum ph_rc lineage_check(struct choice *c, const struct backup_info *b, p
                    ? err_set(err, PH_REFUSED, "history of timeline %u is not in the archive", tli)
                    : err->rc;
     c->have_history = true;
+    return PH_OK;
+}
+
+/* The backup's end must lie on the path of timeline tli. */
+static enum ph_rc lineage_check(struct choice *c, const struct backup_info *b, ph_tli tli,
+                                struct ph_err *err)
+{
+    if (history_load(c, b, tli, err) != PH_OK)
+        return err->rc;
     if (tl_history_has_point(&c->history, b->timeline, b->stop_lsn))
         return PH_OK;
     ph_lsn end_lsn = 0;
@@ -133,7 +145,7 @@ static enum ph_rc reach_check(struct choice *c, const struct backup_info *b, str
 static enum ph_rc candidate_check(struct choice *c, const struct backup_info *b, ph_tli *ret_tli,
                                   struct ph_err *err)
 {
-    c->off_line = false;
+    c->off_line = c->before_end = false;
     if (archive_load(c, b->system, err) != PH_OK || timeline_choose(c, b, ret_tli, err) != PH_OK)
         return err->rc;
     if (lineage_check(c, b, *ret_tli, err) != PH_OK) {
@@ -151,11 +163,11 @@ static bool choosable(const struct choice *c, const struct backup_info *b)
     return b->system == c->job->cluster.system_count;
 }
 
-static enum ph_rc none_fits(struct choice *c, const struct ph_err *newest, struct ph_err *err)
+static enum ph_rc none_fits(struct choice *c, const struct ph_err *refusal, struct ph_err *err)
 {
-    if (newest->rc != PH_OK) {
-        *err = *newest;
-        return newest->rc;
+    if (refusal->rc != PH_OK) {
+        *err = *refusal;
+        return refusal->rc;
     }
     if (c->all.damaged_count > 0)
         return err_set(err, PH_CORRUPT,
@@ -179,7 +191,7 @@ static void take(struct choice *c, struct backup_info *b, ph_tli tli)
 }
 
 /*
- * The newest backup does not lie on the newest timeline: a copy was promoted beside the server, or the
+ * The backup made last does not lie on the newest timeline: a copy was promoted beside the server, or the
  * server that was replaced went on. Nobody but a person knows which of the two lines is meant.
  */
 static enum ph_rc two_lines(const struct backup_info *strayed, const struct backup_info *fits,
@@ -194,57 +206,92 @@ static enum ph_rc two_lines(const struct backup_info *strayed, const struct back
                     strayed->timeline, tli);
 }
 
-/*
- * The newest backup that fits. clean: none whose pages were corrupt at the source.
- * *ret_index   its place, SIZE_MAX: none fits, and newest tells why
- */
-static enum ph_rc find_fitting(struct choice *c, bool clean, size_t *ret_index, ph_tli *ret_tli,
-                               struct ph_err *newest, struct ph_err *err)
+/* The timeline each would follow, and whether it lies on that one's path; what fails is told later. */
+static void survey(struct choice *c, struct restore_candidate *list, size_t count)
 {
-    const struct backup_info *strayed = NULL;
+    for (size_t i = 0; i < count; i++) {
+        struct ph_err later = {0};
 
-    for (size_t i = c->all.backup_count; i > 0; i--) {
-        const struct backup_info *b = &c->all.backups[i - 1];
-        struct ph_err why = {0};
-        enum ph_rc rc;
-
-        if (!choosable(c, b) || (clean && b->corrupt))
+        list[i].tli = list[i].b->timeline;
+        if (archive_load(c, list[i].b->system, &later) != PH_OK ||
+            timeline_choose(c, list[i].b, &list[i].tli, &later) != PH_OK)
             continue;
-        rc = candidate_check(c, b, ret_tli, &why);
-        if (rc == PH_OK && strayed != NULL)
-            return two_lines(strayed, b, *ret_tli, err);
+        list[i].off_line = lineage_check(c, list[i].b, list[i].tli, &later) == PH_REFUSED &&
+                           c->target->timeline == RESTORE_TIMELINE_LATEST;
+    }
+}
+
+/* The refusal that helps most: that of the first, or, where it lies too late, that of the earliest. */
+static void keep_refusal(const struct choice *c, const struct ph_err *why, struct ph_err *refusal,
+                         bool *too_late)
+{
+    if (refusal->rc == PH_OK)
+        *too_late = c->before_end;
+    if (refusal->rc == PH_OK || (*too_late && c->before_end))
+        *refusal = *why;
+}
+
+/*
+ * The first of the ranked candidates that fits.
+ * *ret_found   NULL: none fits, and refusal tells why
+ */
+static enum ph_rc first_fitting(struct choice *c, const struct restore_candidate *list,
+                                size_t count, struct backup_info **ret_found, ph_tli *ret_tli,
+                                struct ph_err *refusal, struct ph_err *err)
+{
+    const struct backup_info *strayed = restore_rank_strayed(list, count);
+    bool too_late = false;
+
+    for (size_t i = 0; i < count; i++) {
+        struct ph_err why = {0};
+        enum ph_rc rc = candidate_check(c, list[i].b, ret_tli, &why);
+
+        if (rc == PH_OK && strayed != NULL && restore_rank_made_later(strayed, list[i].b))
+            return two_lines(strayed, list[i].b, *ret_tli, err);
         if (rc == PH_OK) {
-            *ret_index = i - 1;
+            *ret_found = list[i].b;
             return PH_OK;
         }
         if (rc != PH_REFUSED) {
             *err = why;
             return rc;
         }
-        if (strayed == NULL && c->off_line && c->target->timeline == RESTORE_TIMELINE_LATEST)
-            strayed = b;
-        if (newest->rc == PH_OK)
-            *newest = why;
+        keep_refusal(c, &why, refusal, &too_late);
     }
-    *ret_index = SIZE_MAX;
     return PH_OK;
+}
+
+/* clean: none whose pages were corrupt at the source. */
+static enum ph_rc find_fitting(struct choice *c, bool clean, struct backup_info **ret_found,
+                               ph_tli *ret_tli, struct ph_err *refusal, struct ph_err *err)
+{
+    AUTO_FREE struct restore_candidate *list = xcalloc(c->all.backup_count + 1, sizeof *list);
+    size_t count = 0;
+
+    for (size_t i = 0; i < c->all.backup_count; i++)
+        if (choosable(c, &c->all.backups[i]) && !(clean && c->all.backups[i].corrupt))
+            list[count++].b = &c->all.backups[i];
+    *refusal = (struct ph_err){0};
+    survey(c, list, count);
+    restore_rank(list, count);
+    return first_fitting(c, list, count, ret_found, ret_tli, refusal, err);
 }
 
 static enum ph_rc choose_among(struct choice *c, struct ph_err *err)
 {
     struct restore_job *job = c->job;
-    struct ph_err newest = {0};
-    size_t index = SIZE_MAX;
+    struct backup_info *found = NULL;
+    struct ph_err refusal = {0};
     ph_tli tli = 0;
 
     if (catalogue_load(job->opts->store, job->opts->cluster, &c->all, err) != PH_OK ||
-        find_fitting(c, true, &index, &tli, &newest, err) != PH_OK)
+        find_fitting(c, true, &found, &tli, &refusal, err) != PH_OK)
         return err->rc;
-    if (index == SIZE_MAX && find_fitting(c, false, &index, &tli, &newest, err) != PH_OK)
+    if (found == NULL && find_fitting(c, false, &found, &tli, &refusal, err) != PH_OK)
         return err->rc;
-    if (index == SIZE_MAX)
-        return none_fits(c, &newest, err);
-    take(c, &c->all.backups[index], tli);
+    if (found == NULL)
+        return none_fits(c, &refusal, err);
+    take(c, found, tli);
     return PH_OK;
 }
 

@@ -467,11 +467,27 @@ static enum ph_rc folders_differ(const struct restore_job *job, struct ph_err *e
     return PH_OK;
 }
 
+/* Folders above that are missing belong to the data's owner too: his server has to pass them. */
+static enum ph_rc folder_make(const struct restore_job *job, const char *path, struct ph_err *err)
+{
+    AUTO_FREE char *above = path_dir(path);
+    AUTO_FD fd = -1;
+    struct stat st;
+
+    if (stat(path, &st) == 0 || strcmp(above, path) == 0)
+        return PH_OK;
+    if (folder_make(job, above, err) != PH_OK || mkdir_path(AT_FDCWD, path, 0700, err) != PH_OK ||
+        open_dir_at(AT_FDCWD, path, true, &fd, err) != PH_OK ||
+        restore_dir_give(job, fd, err) != PH_OK)
+        return err->rc;
+    return PH_OK;
+}
+
 enum ph_rc restore_places_make(struct restore_job *job, struct ph_err *err)
 {
     for (size_t i = 0; i < job->place_count; i++) {
         struct restore_place *p = &job->places[i];
-        if (mkdir_path(AT_FDCWD, p->path, 0700, err) != PH_OK ||
+        if (folder_make(job, p->path, err) != PH_OK ||
             open_dir_at(AT_FDCWD, p->path, true, &p->dirfd, err) != PH_OK)
             return err_ctx(err, "folder \"%s\"", p->path);
         if (i > 0 && *p->prefix == '\0' && restore_dir_give(job, p->dirfd, err) != PH_OK)

@@ -19,7 +19,10 @@
  */
 MUST_CHECK enum ph_rc restore_places_judge(struct restore_job *job, struct ph_err *err);
 
-/* Make the folders that are absent and open all of them. CONFIG: two parts have one folder. */
+/*
+ * Make the folders that are absent, with those above them, as the data's owner has them, and open all.
+ * CONFIG: two parts have one folder.
+ */
 MUST_CHECK enum ph_rc restore_places_make(struct restore_job *job, struct ph_err *err);
 
 void restore_places_release(struct restore_job *job);

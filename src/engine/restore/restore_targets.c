@@ -34,16 +34,28 @@ static enum ph_rc alone(const struct backup_info *b, const char *what, struct ph
     return err_hint(err, "Restore its end with --target-immediate, or without a target.");
 }
 
+/* The hint to a target before b's end; among all backups the earliest one's refusal is what is read. */
+static enum ph_rc before_end(struct choice *c, const char *end, struct ph_err *err)
+{
+    c->before_end = true;
+    if (c->job->opts->label != NULL)
+        return err_hint(err, "Leave out --backup to have one chosen that can reach it, if any can; "
+                             "\"pghush info\" shows what can be reached.");
+    return err_hint(err, "The earliest moment that can be reached is %s, the end of that backup.",
+                    end);
+}
+
 static enum ph_rc lsn_check(struct choice *c, const struct backup_info *b, ph_lsn target,
                             struct ph_err *err)
 {
     char name[WAL_NAME_TEXT_BYTES];
+    char end[32];
 
     if (target < b->stop_lsn) {
+        snprintf(end, sizeof end, "%X/%X", PH_LSN_ARGS(b->stop_lsn));
         (void)err_set(err, PH_REFUSED, "target %X/%X lies before the end of backup %s, %X/%X",
                       PH_LSN_ARGS(target), b->label, PH_LSN_ARGS(b->stop_lsn));
-        return err_hint(err,
-                        "An older backup is needed; \"pghush info\" shows what can be reached.");
+        return before_end(c, end, err);
     }
     /* The server stops at a record that begins at the target or behind it: one must be there. */
     if (target < c->reach_lsn || target == b->stop_lsn || c->job->opts->standby)
@@ -275,8 +287,7 @@ static enum ph_rc time_check(struct choice *c, const struct backup_info *b, stru
         (void)err_set(err, PH_REFUSED, "target time %s lies before the end of backup %s, %s",
                       target, b->label,
                       time_format_iso(b->stop_time_us, true, other, sizeof other));
-        return err_hint(err,
-                        "An older backup is needed; \"pghush info\" shows what can be reached.");
+        return before_end(c, other, err);
     }
     if (stands_alone(c, b)) {
         snprintf(what, sizeof what, "target time %s", target);

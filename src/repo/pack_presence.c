@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The packs of the prior backup (prior_packs.h). Table and listing are walked in step: both in byte order.
+ * Are a manifest's packs there (pack_presence.h)? Table and listing are walked in step: both in byte order.
  */
-#include "engine/backup/prior_packs.h"
+#include "repo/pack_presence.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,8 @@ static void fill(struct table *t, const struct manifest_reader *manifest)
 
 static enum ph_rc missing(const struct named *pack, struct ph_err *err)
 {
-    return err_set(err, PH_REFUSED, "its pack \"%s\" is not in the repository", pack->name);
+    return err_set(err, PH_CORRUPT, "pack %s is not in the repository, expected %llu bytes",
+                   pack->name, (unsigned long long)pack->size_bytes);
 }
 
 static enum ph_rc look(void *ctx, const struct store_entry *entry, struct ph_err *err)
@@ -65,15 +66,15 @@ static enum ph_rc look(void *ctx, const struct store_entry *entry, struct ph_err
         if (order < 0)
             return missing(pack, err);
         if (pack->size_bytes != entry->size_bytes)
-            return err_set(err, PH_REFUSED, "its pack \"%s\" has %llu bytes, expected %llu",
-                           pack->name, (unsigned long long)entry->size_bytes,
+            return err_set(err, PH_CORRUPT, "pack %s has %llu bytes, expected %llu", pack->name,
+                           (unsigned long long)entry->size_bytes,
                            (unsigned long long)pack->size_bytes);
     }
     return PH_OK;
 }
 
-enum ph_rc prior_packs_check(struct store *store, const char *cluster,
-                             const struct manifest_reader *manifest, struct ph_err *err)
+enum ph_rc pack_presence_check(struct store *store, const char *cluster,
+                               const struct manifest_reader *manifest, struct ph_err *err)
 {
     struct table t = {0};
     enum ph_rc rc;
