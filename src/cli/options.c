@@ -504,9 +504,11 @@ static const struct option_spec specs[OPT_COUNT] = {
             .type = OPT_TYPE_STRING,
             .group = GROUP_TARGET,
             .commands = BIT_RESTORE,
-            .placeholder = "LABEL",
-            .default_note_text = "the latest one that can reach the target",
-            .help_text = "Restore from this backup.",
+            .placeholder = "LABEL|latest",
+            .default_note_text = "latest",
+            .help_text =
+                "Restore from this backup. latest: of those that can reach the target, the "
+                "one that ends last on the timeline's path, whatever its label says.",
         },
     [OPT_TARGET_TIME] =
         {
