@@ -173,6 +173,8 @@ enum ph_rc store_posix_get_tagged(struct store *s, const char *key, struct buf *
         buf_add(out, content.data, content.len_bytes);
     }
     buf_release(&content);
+    if (rc == PH_REFUSED) /* a folder of that name */
+        return err_hint(err, "Look what it is, and move it out of the repository.");
     return rc == PH_OK ? PH_OK : store_posix_explain(err);
 }
 

@@ -437,6 +437,11 @@ def test_lost_cluster_json_comes_back_from_the_backups(archived):
     assert tool.run("verify").rc == 0 and label in tool.run("info").out
     server.start()
     assert tool.run("init").data["result"] == "was-there"
+    lease = os.path.join(tool.repo, "main", "lease")
+    os.unlink(lease)
+    os.mkdir(lease)
+    assert "out of the repository" in str(tool.run("expire", "--keep-full", "1", rc=REFUSED))
+    os.rmdir(lease)
     os.unlink(path)
     os.rename(os.path.join(tool.repo, "main", "backup"), os.path.join(tool.repo, "main", "elsewhere"))
     tool.run("init", rc=REFUSED)  # nothing tells whose the rest is
