@@ -94,38 +94,54 @@ static size_t resumed_room(const struct batch_extent *x)
     return (size_t)round_up_u64(x->frame_len, SLAB_ALIGN_BYTES);
 }
 
+/* The image that an unfinished backup stored, judged by the worker; here where a slab cannot hold both. */
+static void take_resumed_image(const struct cutter *c, struct batch_extent *x, ph_blkno first,
+                               uint32_t pages)
+{
+    struct resume_file *f = &c->source->prior.resume;
+    struct extent_entry entry;
+
+    if (!resume_image(f, x->number, first, pages, &entry, &x->frame_bytes, &x->frame_len))
+        return;
+    if (resumed_room(x) + c->extent_bytes <= c->st->set->slab_bytes)
+        x->how = EXTENT_RESUME;
+    else if (resume_image_is_sound(f, x->frame_bytes, x->frame_len, first))
+        x->how = EXTENT_KEEP;
+    else
+        return;
+    x->resumed_image = true;
+    x->entry = entry;
+    x->delta_count = 0;
+}
+
+static void take_resumed_delta(const struct cutter *c, struct batch_extent *x, ph_blkno first,
+                               uint32_t pages)
+{
+    struct resume_file *f = &c->source->prior.resume;
+    uint64_t frame_xxh3 = 0;
+
+    if (!resume_delta(f, x->number, first, pages, x->named, &x->deltas[x->delta_count],
+                      &frame_xxh3))
+        return;
+    x->resumed_delta = true;
+    x->entry.xxh3 = extent_sum_delta(x->entry.xxh3, x->named, frame_xxh3);
+    x->entry.deltas++;
+    x->delta_count++;
+    x->how = EXTENT_KEEP;
+}
+
 /* Instead of reading: a frame of the unfinished backup. Whole extents only. */
 static void take_resumed(struct cutter *c, struct batch_extent *x)
 {
-    struct resume_file *f = &c->source->prior.resume;
     ph_blkno first = c->source->first_block + (ph_blkno)(c->at / c->page_bytes);
     uint32_t pages = (uint32_t)(x->len_bytes / c->page_bytes);
-    uint64_t frame_xxh3 = 0;
 
-    if (f->of == NULL || x->len_bytes != c->extent_bytes)
+    if (c->source->prior.resume.of == NULL || x->len_bytes != c->extent_bytes)
         return;
-    if (x->how == EXTENT_READ) {
-        struct extent_entry entry;
-
-        x->resumed_image =
-            resume_image(f, x->number, first, pages, &entry, &x->frame_bytes, &x->frame_len) &&
-            resumed_room(x) + c->extent_bytes <= c->st->set->slab_bytes;
-        if (x->resumed_image) {
-            x->entry = entry;
-            x->delta_count = 0;
-            x->how = EXTENT_RESUME;
-        }
-    } else if (x->how == EXTENT_DELTA) {
-        x->resumed_delta = resume_delta(f, x->number, first, pages, x->named,
-                                        &x->deltas[x->delta_count], &frame_xxh3);
-        if (x->resumed_delta) {
-            x->entry.xxh3 = extent_sum_delta(x->entry.xxh3, x->named, frame_xxh3);
-            x->entry.deltas++;
-            x->delta_count++;
-        }
-    }
-    if (x->resumed_delta)
-        x->how = EXTENT_KEEP;
+    if (x->how == EXTENT_READ)
+        take_resumed_image(c, x, first, pages);
+    else if (x->how == EXTENT_DELTA)
+        take_resumed_delta(c, x, first, pages);
 }
 
 static void plan(struct cutter *c)

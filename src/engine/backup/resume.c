@@ -530,6 +530,16 @@ bool resume_image(struct resume_file *f, uint32_t number, ph_blkno first, uint32
     return true;
 }
 
+bool resume_image_is_sound(struct resume_file *f, const uint8_t *frame, uint32_t frame_len,
+                           ph_blkno first)
+{
+    struct frame_head head;
+    struct ph_err err;
+
+    return frame_head_decode(frame, frame_len, &head, &err) == PH_OK &&
+           is_sound(f->of, frame, &head, first);
+}
+
 bool resume_delta(struct resume_file *f, uint32_t number, ph_blkno first, uint32_t pages,
                   uint32_t named, struct delta_entry *ret_delta, uint64_t *ret_xxh3)
 {

@@ -72,6 +72,9 @@ void resume_file_release(struct resume_file *f);
 bool resume_image(struct resume_file *f, uint32_t number, ph_blkno first, uint32_t pages,
                   struct extent_entry *ret_entry, const uint8_t **ret_frame,
                   uint32_t *ret_frame_len);
+/* The frame of resume_image decodes and all its pages are old. For the reading thread. */
+bool resume_image_is_sound(struct resume_file *f, const uint8_t *frame, uint32_t frame_len,
+                           ph_blkno first);
 /*
  * Can the page have been read as it is here by the unfinished backup, and be as it was when that began? Else it
  * was corrupt, being written, or read from a server that was ahead of this one. Threads: any.

@@ -103,8 +103,8 @@ struct restore_result {
     uint64_t kept_bytes;    /* were right already */
     uint64_t removed_files; /* were not in the backup */
     uint64_t duration_us;
-    uint64_t sparse_files;          /* of databases that are left out: made without content */
-    uint64_t sparse_bytes;          /* their sizes */
+    uint64_t sparse_files; /* of databases that are left out: made without content */
+    uint64_t sparse_bytes; /* their sizes */
     struct restore_left_out *left_out;
     size_t left_out_count;
     bool external_missing;          /* configuration outside the data directory was not written */
