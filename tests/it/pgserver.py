@@ -216,7 +216,7 @@ class Server:
 
     def databases(self):
         return [r[0] for r in self.rows(
-            "select datname from pg_database where datallowconn and datname <> 'template0' order by 1")]
+            "select datname from pg_database where datallowconn and datconnlimit <> -2 and datname <> 'template0' order by 1")]
 
     def switch_wal(self):
         """Finish the current segment; returns the name of the finished one."""
