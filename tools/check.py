@@ -30,7 +30,7 @@ SANITIZER_ENV = {
 TSAN_TESTS = ("test_backup_edges", "test_backup_pipeline", "test_restore", "test_restore_chain", "test_io_pool",
               "test_io_reader", "test_io_ring", "test_io_writer", "test_store_posix", "test_wal_archive",
               "test_archive_spool", "test_manifest_stream", "test_repo_lease")
-QUICK_SECONDS_MAX, LONG_SECONDS_MAX = 1500, 6 * 3600
+QUICK_SECONDS_MAX, LONG_SECONDS_MAX = 2400, 6 * 3600
 
 
 def without_randomisation():

@@ -23,10 +23,14 @@ static struct read_part *new_part(struct reader *r)
 {
     struct read_part *part = r->free_parts;
 
-    if (part == NULL)
-        return xcalloc(1, sizeof *part);
+    if (part == NULL) {
+        part = xcalloc(1, sizeof *part);
+        part->made_before = r->made;
+        r->made = part;
+        return part;
+    }
     r->free_parts = part->next;
-    *part = (struct read_part){0};
+    *part = (struct read_part){.made_before = part->made_before};
     return part;
 }
 
@@ -226,10 +230,10 @@ void reader_free(struct reader *r)
     if (r == NULL)
         return;
     ring_free(r->ring);
-    while (r->free_parts != NULL) {
-        struct read_part *part = r->free_parts;
+    while (r->made != NULL) {
+        struct read_part *part = r->made;
 
-        r->free_parts = part->next;
+        r->made = part->made_before;
         free(part);
     }
     free(r->stretch);

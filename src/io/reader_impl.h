@@ -24,6 +24,8 @@ struct read_part {
     enum read_how how;
     size_t want_bytes; /* op.len_bytes may be more: direct reads are whole blocks */
     struct read_part *next;
+    struct read_part
+        *made_before; /* all parts, for the end: a ring that failed gives some never back */
 };
 
 struct stretch;
@@ -41,6 +43,7 @@ struct reader {
     bool noticed;
     bool broken; /* the ring failed: nothing more comes back from it */
     struct read_part *free_parts;
+    struct read_part *made;         /* the last one */
     struct read_part *waiting_head; /* for room in the ring */
     struct read_part *waiting_tail;
     struct read_req *done_head;

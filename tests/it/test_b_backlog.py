@@ -50,6 +50,7 @@ def forget(tool, server):
         os.unlink(path)
 
 
+@pytest.mark.slow
 def test_b04_backlog_killed_at_each_step(backlog, folder):
     """SIGKILL before the Nth call of a kind: what is visible is whole and a beginning of the backlog; the next call goes on."""
     server, tool, paths = backlog()

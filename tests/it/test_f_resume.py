@@ -64,6 +64,7 @@ def test_corrupt_page_is_found_again(archived):
     assert one["corrupt_pages"][0]["block"] == 3
 
 
+@pytest.mark.slow
 def test_one_that_was_stopped_at_once_hides_none(archived):
     """Killed with many packs, then killed before its first pack: the third goes on from the one with the many."""
     server, tool = archived(pghush={"compress": "none"})

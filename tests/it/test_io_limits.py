@@ -57,15 +57,17 @@ def test_kernel_stops_taking_requests(small, fault):
 
 @pytest.mark.parametrize("number", [1, 5, 60])
 def test_kernel_does_not_give_back_what_it_took(small, folder, number):
-    """Clean failures: one line, no backup, no abort."""
+    """Clean failures: one line, no backup, no abort. What the kernel may still write into is not freed: no leak is looked for."""
     _, tool = small
     known = tool.labels()
-    result = tool.run("backup", rc=None, env={"PH_FAULT": "reap:%d+:EIO" % number}, timeout=120)
+    env = {"PH_FAULT": "reap:%d+:EIO" % number,
+           "ASAN_OPTIONS": tool.world.env.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
+    result = tool.run("backup", rc=None, env=env, timeout=120)
     assert result.rc in (0, FAILED), result
     if result.rc:
         assert len(own_lines(result)) >= 1 and "io_uring" in result.err, result
         assert tool.labels() == known
     tool.backup()
-    result = tool.run("restore", folder + "/back", rc=None, env={"PH_FAULT": "reap:%d+:EIO" % number}, timeout=120)
+    result = tool.run("restore", folder + "/back", rc=None, env=env, timeout=120)
     assert result.rc in (0, FAILED), result
     assert result.rc == 0 or own_lines(result), result
