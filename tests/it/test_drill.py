@@ -329,3 +329,14 @@ def test_table_on_other_majors(shop, place, folder, major):
     tool.run("restore", "--table", TABLE, "--table-file", out, "--target-lsn", there, "--drill-path", place, "--pg-bindir",
              server.bindir)
     assert os.path.getsize(out) > 1000
+
+
+def test_database_that_was_being_dropped(archived, place):
+    """A backup that ends in the middle of DROP DATABASE holds one that nobody can connect to: that is no damage."""
+    server, tool = archived()
+    server.sql("create database half")
+    server.sql("update pg_database set datconnlimit = -2 where datname = 'half'")
+    tool.backup()
+    server.archive_all()
+    data = drill(tool, place).data
+    assert data["result"] == "proved", data

@@ -100,6 +100,7 @@ static enum ph_rc count_database(struct drill_job *job, const char *name, struct
     return PH_OK;
 }
 
+/* A database with connection limit -2 was being dropped when recovery ended: nobody can connect to it. */
 static enum ph_rc count_all(struct drill_job *job, struct ph_err *err)
 {
     AUTO(session_rows) rows = {0};
@@ -108,9 +109,10 @@ static enum ph_rc count_all(struct drill_job *job, struct ph_err *err)
     if (scratch_server_session(&job->copy.server, "postgres", job->opts->copy.timeout_us, &s,
                                err) != PH_OK)
         return err->rc;
-    enum ph_rc rc = session_query_sql(
-        s, "SELECT datname FROM pg_catalog.pg_database WHERE datallowconn ORDER BY oid", &rows,
-        err);
+    enum ph_rc rc = session_query_sql(s,
+                                      "SELECT datname FROM pg_catalog.pg_database"
+                                      " WHERE datallowconn AND datconnlimit <> -2 ORDER BY oid",
+                                      &rows, err);
     for (size_t i = 0; rc == PH_OK && i < session_rows_count(&rows); i++) {
         const char *name = session_rows_text(&rows, i, 0);
         AUTO_FREE char *shown = str_escape(name);
